@@ -184,6 +184,7 @@ class SearchReport(Report):
     framework: str
     basis: list[_Basis]
     baseline: _BaselineKeys
+    format_loss: _LossDifference | None
     shapes: list[_ShapeKeys]
     costs_loss: bool | None
     fastest: _FrontPoint
@@ -301,6 +302,7 @@ class _BestKeys(Record):
     memory_bytes: float
     gain: float | None
     gpu_time_to_equal_loss: float | None
+    format_loss: _LossDifference | None
 
 class _ChangeKeys(Record):
     """One changed dimension."""
@@ -687,6 +689,7 @@ class _SearchOutcome(Record):
     behind_high: float
     wins: float
     beats_best: float
+    ties: bool
     loss_nats: Mapping[str, float]
     evidence: Literal["inside", "extrapolated", "none", "refused"]
     reasons: list[Literal["beyond_2b", "below_50m", "beyond_200_tokens_a_parameter", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::loss::fit::{Observation, fit};
 use crate::loss::law::{Form, Member, Schedule, Size};
 use crate::loss::{Ensemble, Model, Profile};
+use crate::ops::Dtype;
 use crate::random::Random;
 use crate::stats::median;
 use rayon::prelude::*;
@@ -169,6 +170,8 @@ fn profile(run: &LossRun) -> Profile {
         heads: run.heads,
         kv_group: run.heads / run.kv_heads,
         sparsity: 1.0,
+        granularity: 1.0,
+        format: Dtype::Bf16,
         latent: false,
         linear: None,
         window: None,

@@ -17,13 +17,16 @@ use crate::arch::{attention_weights, parameters};
 use crate::error::Error;
 use crate::loss::law::{Form, Law, Member, Schedule, Size, Source, with_penalties};
 use crate::loss::terms::{Chance, Terms};
-use crate::ops::Recurrence;
+use crate::ops::{Dtype, Recurrence};
 use crate::random::Random;
 use crate::stats::{median, quantile};
 use std::sync::LazyLock;
 
 /// Joint draws: each law is drawn five times.
 pub const DRAWS: usize = 1000;
+
+/// Differences below this are ties, mnat: seeds move a loss by one to three, and no recipe of two runs is the same.
+pub const TIED: f64 = 5.0;
 
 /// The 5th and 95th percentile are a band.
 const BAND: [f64; 2] = [0.05, 0.95];
@@ -128,6 +131,10 @@ pub struct Profile {
     pub kv_group: f64,
     /// Routed experts over those that a token visits, 1 without experts.
     pub sparsity: f64,
+    /// Parameters of a usual MLP, 8 times the square of the width, over those of an expert; 1 without experts.
+    pub granularity: f64,
+    /// Format of the linear maps in training.
+    pub format: Dtype,
     /// Whether attention is latent.
     pub latent: bool,
     /// Kind of linear attention and its share of the layers; none without.
@@ -139,8 +146,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// That of an architecture whose tokenizer has so many tokens.
-    pub fn of(arch: &Architecture, vocab: u64) -> Self {
+    /// That of an architecture whose tokenizer has so many tokens, trained in this format.
+    pub fn of(arch: &Architecture, vocab: u64, format: Dtype) -> Self {
         let count = parameters(arch);
         let tables = if arch.tied_embeddings { 1 } else { 2 };
         let gate = arch.mlp.kind.up_factor() + 1;
@@ -161,6 +168,10 @@ impl Profile {
             heads: arch.heads as f64,
             kv_group: arch.heads as f64 / arch.kv_heads as f64,
             sparsity: arch.moe.map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
+            granularity: arch
+                .moe
+                .map_or(1.0, |moe| (8 * arch.hidden) as f64 / (gate * moe.d_ff) as f64),
+            format,
             latent: arch.mla.is_some(),
             linear: arch
                 .linear

@@ -1,8 +1,10 @@
 //! What a shape costs in loss beside size, layers and width: `data/loss/terms.toml`.
 
 use crate::loss::Profile;
+use crate::ops::Dtype;
 use crate::random::Random;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 static TERMS: LazyLock<Terms> = built_in!("data/loss/terms.toml");
@@ -18,8 +20,10 @@ named_enum! {
         HeadDim = "head_dim",
         /// Query heads per key/value head.
         KvGroup = "kv_group",
-        /// Routed experts over those that a token visits.
+        /// Routed experts over those that a token visits, and their granularity.
         Experts = "experts",
+        /// Number format of training.
+        Format = "format",
     }
 }
 
@@ -32,9 +36,10 @@ pub struct Terms {
     /// What the laws leave out.
     pub unexplained: Unexplained,
     mlp_share: MlpShare,
-    head_dim: Vec<HeadDim>,
-    kv_group: KvGroup,
+    head_dim: Curve,
+    kv_group: Curve,
     experts: Experts,
+    format: BTreeMap<Dtype, Curve>,
     scale: Scale,
     vocabulary: Vocabulary,
 }
@@ -91,20 +96,45 @@ struct MlpShare {
     _source: String,
 }
 
+/// A quantity by the place of a shape: place, least, mode, most.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HeadDim {
-    size: u64,
-    mnat: [f64; 3],
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KvGroup {
-    of_four_mnat: [f64; 2],
-    of_all_mnat: [f64; 2],
+struct Curve {
+    rows: Vec<[f64; 4]>,
+    large: Option<Vec<[f64; 4]>>,
     #[serde(rename = "source")]
     _source: String,
+}
+
+/// Parameters of the blocks up to which the rows of a curve hold, and from which those of large models do.
+const MIXED: [f64; 2] = [1e9, 4e9];
+
+impl Curve {
+    /// The quantile `chance` at a place, in a model of so many parameters.
+    fn at(&self, place: f64, blocks: f64, chance: f64) -> f64 {
+        let of = |rows| triangular(row_at(rows, place), chance);
+        let Some(large) = &self.large else {
+            return of(&self.rows);
+        };
+        let part = part_between(MIXED, blocks);
+        between([of(&self.rows), of(large)], part)
+    }
+}
+
+/// Least, mode and most at a place.
+fn row_at(rows: &[[f64; 4]], place: f64) -> [f64; 3] {
+    let after = rows.partition_point(|row| row[0] < place);
+    let [below, above] = [after.max(1) - 1, after.min(rows.len() - 1)].map(|index| rows[index]);
+    let part = part_between([below[0], above[0]], place);
+    std::array::from_fn(|i| between([below[i + 1], above[i + 1]], part))
+}
+
+/// How far a value is from the one to the other, by the logarithm.
+fn part_between([low, high]: [f64; 2], value: f64) -> f64 {
+    if low >= high {
+        return 0.0;
+    }
+    ((value / low).ln() / (high / low).ln()).clamp(0.0, 1.0)
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,7 +142,7 @@ struct KvGroup {
 struct Experts {
     e1: f64,
     e2: f64,
-    v: [f64; 2],
+    v: Curve,
     inside: [f64; 2],
     #[serde(rename = "source")]
     _source: String,
@@ -144,28 +174,22 @@ const HEAD_SIZES: usize = 33;
 /// The random numbers of one draw, uniform between 0 and 1, which all shapes share.
 #[derive(Clone, Debug)]
 pub struct Chance {
-    mlp_share: f64,
+    parts: [f64; Part::ALL.len()],
     head_dim: [f64; HEAD_SIZES],
-    kv_group: f64,
-    experts: f64,
 }
 
 impl Chance {
     /// The median of everything.
     pub const MIDDLE: Self = Self {
-        mlp_share: 0.5,
+        parts: [0.5; Part::ALL.len()],
         head_dim: [0.5; HEAD_SIZES],
-        kv_group: 0.5,
-        experts: 0.5,
     };
 
     /// The next one.
     pub fn draw(random: &mut Random) -> Self {
         Self {
-            mlp_share: random.uniform(),
+            parts: std::array::from_fn(|_| random.uniform()),
             head_dim: std::array::from_fn(|_| random.uniform()),
-            kv_group: random.uniform(),
-            experts: random.uniform(),
         }
     }
 }
@@ -177,26 +201,30 @@ impl Terms {
     }
 
     /// What a part other than size and shape costs in one draw, nats per token: against the best share of the MLP, heads of
-    /// 128, as many key/value heads as query heads, no experts.
+    /// 128, as many key/value heads as query heads, no experts, 16 bits.
     pub fn cost(&self, part: Part, profile: &Profile, chance: &Chance) -> f64 {
+        let of_part = chance.parts[part as usize];
+        let at = |curve: &Curve, place: f64, chance: f64| curve.at(place, profile.size.blocks, chance);
         match part {
             Part::SizeAndShape => 0.0,
             Part::MlpShare => {
-                let v = between(self.mlp_share.v, chance.mlp_share);
+                let v = between(self.mlp_share.v, of_part);
                 v * self.share_penalty(profile.mlp_share) * self.scale.loss_nats
             }
             Part::HeadDim => {
                 let place = (profile.head_dim / 8.0).round() as usize;
                 let chance = chance.head_dim[place.min(HEAD_SIZES - 1)];
-                triangular(self.head_costs(profile.head_dim), chance) / 1e3
+                at(&self.head_dim, profile.head_dim, chance) / 1e3
             }
-            Part::KvGroup => {
-                let [low, high] = self.kv_costs(profile);
-                between([low, high], chance.kv_group) / 1e3
-            }
+            Part::KvGroup => at(&self.kv_group, sharing(profile), of_part) / 1e3,
+            Part::Experts if profile.sparsity == 1.0 => 0.0,
             Part::Experts => {
-                let v = between(self.experts.v, chance.experts);
+                let v = at(&self.experts.v, profile.granularity, of_part);
                 v * self.expert_gain(profile) * self.scale.loss_nats
+            }
+            Part::Format => {
+                let curve = self.format.get(&profile.format);
+                curve.map_or(0.0, |curve| at(curve, 1.0, of_part)) / 1e3
             }
         }
     }
@@ -211,35 +239,6 @@ impl Terms {
         let MlpShare { b0, b1, b2, .. } = self.mlp_share;
         let curve = |r: f64| b0 + b1 * r.ln() + b2 / r;
         curve(share) / curve(b2 / b1) - 1.0
-    }
-
-    /// Least, mode and most of what heads of a size cost against 128, mnat.
-    fn head_costs(&self, size: f64) -> [f64; 3] {
-        if size == 128.0 {
-            return [0.0; 3];
-        }
-        let after = self.head_dim.partition_point(|known| (known.size as f64) < size);
-        let after = after.clamp(1, self.head_dim.len() - 1);
-        let [below, above] = [&self.head_dim[after - 1], &self.head_dim[after]];
-        let [low, high] = [below.size as f64, above.size as f64];
-        let part = ((size / low).ln() / (high / low).ln()).clamp(0.0, 1.0);
-        std::array::from_fn(|i| below.mnat[i] + part * (above.mnat[i] - below.mnat[i]))
-    }
-
-    /// Least and most of what sharing keys costs against a key/value head per query head, mnat.
-    fn kv_costs(&self, profile: &Profile) -> [f64; 2] {
-        let group = profile.kv_group.ln();
-        let four = 4f64.ln();
-        let all = profile.heads.ln().max(2.0 * four);
-        let [of_four, of_all] = [self.kv_group.of_four_mnat, self.kv_group.of_all_mnat];
-        std::array::from_fn(|i| {
-            if group <= four {
-                of_four[i] * group / four
-            } else {
-                let part = ((group - four) / (all - four)).min(1.0);
-                of_four[i] + part * (of_all[i] - of_four[i])
-            }
-        })
     }
 
     /// Change of `ln` of the loss by experts, at most 0.
@@ -267,6 +266,15 @@ impl Terms {
         l0 + l1 * blocks.powf(-a)
             + l2 * (vocab * width).powf(-e)
             + l3 * (flops / 6.0 / (blocks + vocab * width)).powf(-d)
+    }
+}
+
+/// Query heads per key/value head, stretched from 4 on so that one key/value head is at 16.
+fn sharing(profile: &Profile) -> f64 {
+    let all = profile.heads.max(16.0);
+    match profile.kv_group <= 4.0 {
+        true => profile.kv_group,
+        false => 4.0 * f64::powf(4.0, part_between([4.0, all], profile.kv_group)),
     }
 }
 

@@ -48,6 +48,10 @@ pub struct SearchReport {
     pub(super) framework: String,
     pub(super) basis: Vec<Basis>,
     pub(super) baseline: BaselineKeys,
+    /// What the number format of training costs in loss against 16 bits, in no other difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) format_loss: Option<LossKeys>,
     pub(super) shapes: Vec<ShapeKeys>,
     /// Whether no shape was found that costs no loss, though the objective wants such ones.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -256,8 +260,10 @@ pub(super) struct OutcomeKeys {
     pub behind_high: f64,
     /// Share of the joint draws in which it is the best of the answer.
     pub wins: f64,
-    /// Share in which it is better than the best; a tie from 0.2 on.
+    /// Share in which it is better than the best.
     pub beats_best: f64,
+    /// Whether it ties with the best: it is better in a fifth of the draws, or less than 0.005 nat behind.
+    pub ties: bool,
     /// Loss by law, each on the scale of its own data and tokenizer.
     pub loss_nats: BTreeMap<String, f64>,
     pub evidence: Evidence,
@@ -278,6 +284,7 @@ impl From<&Outcome> for OutcomeKeys {
             behind_high,
             wins: outcome.wins,
             beats_best: outcome.beats_best,
+            ties: outcome.ties,
             loss_nats: outcome.losses.clone(),
             evidence: outcome.evidence,
             reasons: outcome.reasons.clone(),
@@ -383,6 +390,10 @@ pub(super) struct BestKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub gpu_time_to_equal_loss: Option<f64>,
+    /// What this format costs in loss against 16 bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub format_loss: Option<LossKeys>,
 }
 
 impl ElsewhereKeys {
@@ -405,6 +416,7 @@ impl ElsewhereKeys {
                 memory_bytes: step.memory.total().bytes(),
                 gain: (!found.request.stands_in).then_some(*gain),
                 gpu_time_to_equal_loss: time_to_equal_loss.filter(|time| time.is_finite()),
+                format_loss: found.format_loss.as_ref().map(LossKeys::from),
             }
         });
         Self {
@@ -484,6 +496,7 @@ impl SearchReport {
                 fits: found.baseline.fits,
                 stands_in: request.stands_in,
             },
+            format_loss: found.format_loss.as_ref().map(LossKeys::from),
             costs_loss: found.costs_loss,
             shapes: shapes
                 .map(|(index, shape)| ShapeKeys::new(found, index + 1, shape))

@@ -20,7 +20,7 @@ use crate::report::signed;
 use crate::report::table::{left, right, table};
 use crate::report::tokens;
 use crate::search::Free;
-use crate::search::goal::{ABSOLUTE_LAW, Objective, TIE};
+use crate::search::goal::{ABSOLUTE_LAW, Objective};
 use crate::units::Bytes;
 use crate::units::significant;
 
@@ -285,7 +285,7 @@ impl SearchReport {
             (name, &point.outcome)
         });
         format!(
-            "{}The best size lies between {} and {} parameters in two of three joint draws of throughput and loss; sizes that beat the best in a fifth of them or more tie with it.\n",
+            "{}The best size lies between {} and {} parameters in two of three joint draws of throughput and loss; sizes that beat the best in a fifth of them or are less than 5 x 10^-3 nats behind tie with it.\n",
             self.outcome_table("size (shape)", points),
             billions(sizes.parameters_low),
             billions(sizes.parameters_high)
@@ -355,7 +355,7 @@ impl SearchReport {
                 },
                 percent(outcome.beats_best),
                 percent(outcome.wins),
-                if outcome.beats_best >= TIE[0] { "tie" } else { "" }.to_owned(),
+                if outcome.ties { "tie" } else { "" }.to_owned(),
             ]
         });
         table(headings, rows)
@@ -430,7 +430,7 @@ impl SearchReport {
         let by_speed = [Objective::EqualLoss, Objective::Throughput];
         if by_speed.contains(&self.request.objective) && group(1).count() > 1 {
             lines.push(
-                "Shapes of one tie group are equally fast within the uncertainty of the prediction; they are ordered by the rules that they break, then by loss, then by closeness to published models.".to_owned()
+                "Shapes of one tie group are equally fast within the uncertainty of the prediction; they are ordered by the rules that they break, then by loss in steps of 5 x 10^-3 nats, below which losses tie, then by closeness to published models.".to_owned()
             );
         }
         if by_speed.contains(&self.request.objective) {
@@ -542,6 +542,13 @@ impl SearchReport {
         if self.workload.trains() {
             sentence += " GPU time to equal loss: that of the baseline's proportions is 1.";
         }
+        if let Some(format) = &self.format_loss {
+            sentence += &format!(
+                " All shapes pay for training in {} alike, {} against 16 bits, which is in no difference.",
+                self.workload.linear_dtype(),
+                format.cell()
+            );
+        }
         let reasons = |wanted: Evidence| {
             let all = self.shapes.iter().flat_map(|shape| &shape.loss.reasons);
             let mut names: Vec<&str> = all
@@ -585,12 +592,13 @@ impl SearchReport {
             right("MFU").minor(1),
             right("memory").minor(2),
             right("gain"),
+            left("format's loss, 10^-3 nats (90 %)").minor(3),
         ];
         let rows = self.elsewhere.iter().map(|place| {
             let (gpu, dtype) = (place.gpu.clone(), place.dtype.to_string());
             let Some(best) = &place.best else {
                 let refused = place.refused.clone().unwrap_or_default();
-                return [gpu, dtype, refused, none(), none(), none(), none()];
+                return [gpu, dtype, refused, none(), none(), none(), none(), none()];
             };
             let shape = &best.shape;
             [
@@ -609,6 +617,7 @@ impl SearchReport {
                 percent(best.mfu),
                 Bytes::from_bytes(best.memory_bytes).to_string(),
                 gain_text(best.gain),
+                best.format_loss.as_ref().map_or_else(none, LossKeys::cell),
             ]
         });
         table(headings, rows)

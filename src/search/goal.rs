@@ -6,7 +6,7 @@
 use crate::arch::Architecture;
 use crate::error::{Error, Result};
 use crate::loss::law::{Law, Size};
-use crate::loss::{DRAWS, Ensemble, Evidence, Model, Profile, Reason};
+use crate::loss::{DRAWS, Ensemble, Evidence, Model, Profile, Reason, TIED};
 use crate::random::{Random, fnv1a};
 use crate::search::Request;
 use crate::stats::NORMAL_90;
@@ -39,8 +39,8 @@ const OUT_OF_REACH: f64 = 60.0;
 /// Hidden width over layers of usual models.
 const USUAL_RATIO: f64 = 80.0;
 
-/// Probabilities of being better between which two are a tie.
-pub const TIE: [f64; 2] = [0.2, 0.8];
+/// Probability of being better than the best from which a shape ties with it.
+const TIE: f64 = 0.2;
 
 /// Nats per token that one unit of `ln` of GPU time is worth at 20 tokens a parameter: a scale for annealing.
 const NATS: f64 = 0.1;
@@ -124,19 +124,14 @@ pub struct Outcome {
     pub wins: f64,
     /// Share in which it is better than the best.
     pub beats_best: f64,
+    /// Whether it is as good as the best as far as the draws can tell, or less than [`TIED`] behind.
+    pub ties: bool,
     /// Loss by law, nats per token, each on the scale of its own data and tokenizer.
     pub losses: BTreeMap<String, f64>,
     /// How much is known of its loss against the baseline's.
     pub evidence: Evidence,
     /// Why not more.
     pub reasons: Vec<Reason>,
-}
-
-impl Outcome {
-    /// Whether it is as good as the best as far as the draws can tell.
-    pub fn ties(&self) -> bool {
-        self.beats_best >= TIE[0]
-    }
 }
 
 /// A shape whose outcome is wanted.
@@ -174,7 +169,7 @@ impl Yardstick {
         };
         let fits = ensemble.weighted();
         let fits = fits.map(|(name, law, weight)| (name.clone(), law.clone(), weight));
-        let reference = Profile::of(&request.baseline, request.vocab);
+        let reference = Profile::of(&request.baseline, request.vocab, request.workload.linear_dtype());
         Self {
             fits: fits.collect(),
             of_reference: model.middle_cost(&reference),
@@ -190,7 +185,7 @@ impl Yardstick {
     /// What is minimised, in units of `ln` of time. `cost` is `ln` of the GPU
     /// time of a token over that at cost 0.
     pub fn score(&self, arch: &Architecture, cost: f64) -> f64 {
-        let shape = Profile::of(arch, self.vocab);
+        let shape = self.profile(arch);
         let more = self.model.middle_cost(&shape);
         let weighted =
             |value: &dyn Fn(&Law) -> f64| -> f64 { self.fits.iter().map(|(_, law, weight)| weight * value(law)).sum() };
@@ -222,6 +217,10 @@ impl Yardstick {
         let tokens = |law: &Law| self.tokens_to_target(law, &size, 0.0, 0.0);
         let logs = self.fits.iter().map(|(_, law, weight)| weight * tokens(law).ln());
         logs.sum::<f64>().exp()
+    }
+
+    fn profile(&self, arch: &Architecture) -> Profile {
+        Profile::of(arch, self.vocab, self.reference.format)
     }
 
     /// Tokens at this GPU time each.
@@ -259,25 +258,28 @@ impl Yardstick {
             .min_by(|&a, &b| means[a].total_cmp(&means[b]))
             .unwrap_or(0);
         let outcomes = entries.iter().enumerate().map(|(index, entry)| {
-            let shape = Profile::of(entry.architecture, self.vocab);
+            let shape = self.profile(entry.architecture);
             let pairs = draws[index].iter().zip(&draws[best]);
             let mut behind: Vec<f64> = pairs.clone().map(|(one, best)| one - best).collect();
             behind.sort_by(f64::total_cmp);
             let [low, high] = [0.05, 0.95].map(|share| quantile(&behind, share));
-            let scale = match self.goal.objective {
-                Objective::TrainTime => 1.0,
-                _ => 1e3,
+            let (scale, tied) = match self.goal.objective {
+                Objective::TrainTime => (1.0, TIED / 1e3 / NATS),
+                _ => (1e3, TIED),
             };
             let better = pairs.filter(|(one, best)| one < best).count();
+            let beats_best = better as f64 / DRAWS as f64;
+            let mean = scale * (means[index] - means[best]);
             let (tokens, losses) = self.central(&shape, entry.per_token);
             let (evidence, reasons) = self.model.evidence(&shape, &self.reference, tokens);
             let timed = self.goal.gpu_time.is_some() || self.goal.objective == Objective::TrainTime;
             Outcome {
                 tokens,
                 gpu_time: timed.then(|| entry.per_token * tokens),
-                behind: [means[index] - means[best], low, high].map(|value| scale * value),
+                behind: [mean, scale * low, scale * high],
                 wins: wins[index],
-                beats_best: better as f64 / DRAWS as f64,
+                beats_best,
+                ties: index != best && (beats_best >= TIE || mean < tied),
                 losses,
                 evidence,
                 reasons,
@@ -310,7 +312,7 @@ impl Yardstick {
 
     /// The loss in nats, or `ln` of the GPU time in seconds, in every joint draw.
     fn draws(&self, entry: &Entry<'_>, unexplained: bool) -> Vec<f64> {
-        let shape = Profile::of(entry.architecture, self.vocab);
+        let shape = self.profile(entry.architecture);
         let Architecture {
             layers,
             hidden,

@@ -2,6 +2,7 @@
 
 use crate::arch::Architecture;
 use crate::loss::{Comparison, Evidence, Model, Profile};
+use crate::ops::Dtype;
 use crate::search::Request;
 use crate::search::objective::Candidate;
 use crate::search::shape::{Count, Shape};
@@ -42,7 +43,7 @@ impl Referee {
         };
         Self {
             model: Model::get(),
-            reference: Profile::of(&request.baseline, vocab),
+            reference: Profile::of(&request.baseline, vocab, request.workload.linear_dtype()),
             vocab: request.vocab,
             total: request.count == Count::Total,
             tokens: tokens
@@ -56,6 +57,17 @@ impl Referee {
     /// Tokens that both are trained on.
     pub fn tokens(&self) -> f64 {
         self.tokens
+    }
+
+    /// What the number format costs the baseline against 16 bits, which is in no other difference; `None` if nothing.
+    pub fn format(&self) -> Option<Comparison> {
+        let wide = Profile {
+            format: Dtype::Bf16,
+            ..self.reference
+        };
+        let compared = self.model.compare(&self.reference, &wide, self.tokens);
+        let costs = compared.difference.as_ref().is_some_and(|one| one.mnat != 0.0);
+        costs.then_some(compared)
     }
 
     /// What is known of the loss of a shape, which `arch` has.
@@ -98,7 +110,7 @@ impl Referee {
 
     /// A shape and the baseline's proportions at as many parameters.
     pub fn pair(&self, arch: &Architecture) -> (Profile, Profile) {
-        let shape = Profile::of(arch, self.vocab);
+        let shape = Profile::of(arch, self.vocab, self.reference.format);
         (shape, self.reference.as_large_as(&shape, self.total))
     }
 
@@ -126,7 +138,7 @@ impl Referee {
     }
 
     fn draws(&self, arch: &Architecture) -> Option<Arc<[f64]>> {
-        let shape = Profile::of(arch, self.vocab);
+        let shape = Profile::of(arch, self.vocab, self.reference.format);
         let (evidence, _) = self.model.evidence(&shape, &self.reference, self.tokens);
         let known = matches!(evidence, Evidence::Inside | Evidence::Extrapolated);
         known.then(|| self.model.first_losses(&shape, self.tokens, SURE).into())

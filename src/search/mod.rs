@@ -216,6 +216,8 @@ pub struct Found {
     pub front: Vec<FrontPoint>,
     /// The baseline under the same workload.
     pub baseline: StepEstimate,
+    /// What the number format of training costs in loss, in no other difference; `None` if nothing.
+    pub format_loss: Option<Comparison>,
     /// Tokens that losses are compared after.
     pub tokens: f64,
     /// Shapes in the lattice that meet the budget.
@@ -411,6 +413,7 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
         fastest,
         front,
         baseline,
+        format_loss: request.workload.trains().then(|| referee.format()).flatten(),
         tokens: referee.tokens(),
         lattice,
         evaluations: archive.evaluations,
@@ -545,7 +548,7 @@ fn by_outcome(yardstick: &Yardstick, shapes: Vec<Recommendation>) -> Vec<Recomme
     judged
         .map(|(index, (mut shape, outcome))| {
             // The first group is the best with all that tie with it.
-            shape.ranked.tie = if index == 0 || outcome.ties() { 1 } else { 2 };
+            shape.ranked.tie = if index == 0 || outcome.ties { 1 } else { 2 };
             shape.outcome = Some(outcome);
             shape
         })

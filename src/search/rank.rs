@@ -2,7 +2,7 @@
 
 use crate::arch::{Architecture, Dimension, Preset, Window};
 use crate::gpu::Gpu;
-use crate::loss::Comparison;
+use crate::loss::{Comparison, TIED};
 use crate::predict::Predictor;
 use crate::predict::step::{self, Sensitivity};
 use crate::rules::{Finding, judge_all};
@@ -52,7 +52,7 @@ const APART: [f64; 4] = [0.1, 0.05, 0.02, 0.0];
 const MOST_COPIES: usize = 50;
 
 /// Orders candidates, given fastest first: by speed between tie groups; within one by the rules that are broken, heads that
-/// do not divide by [`WHOLE_HEADS`], loss and closeness to published models. Shapes of nearly the same layers and width are
+/// do not divide by [`WHOLE_HEADS`], loss in steps of [`TIED`] and closeness to published models. Shapes of nearly the same layers and width are
 /// one: the first of them represents all.
 ///
 /// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest; the constants of
@@ -77,13 +77,15 @@ pub fn rank(
             let difference = loss.difference.as_ref();
             difference.map_or(f64::INFINITY, |difference| difference.mnat)
         };
+        let least = group.iter().map(mnat).fold(f64::INFINITY, f64::min);
+        let steps = |one: &(Ranked, Comparison)| ((mnat(one) - least) / TIED).floor();
         group.sort_by(|a, b| {
             let uneven = |(one, _): &(Ranked, Comparison)| {
                 let heads = one.architecture.heads;
                 (one.broken, !heads.is_multiple_of(WHOLE_HEADS))
             };
             let better = uneven(a).cmp(&uneven(b));
-            let lower = mnat(a).total_cmp(&mnat(b));
+            let lower = steps(a).total_cmp(&steps(b));
             let nearer = a.0.nearest.distance.total_cmp(&b.0.nearest.distance);
             let faster = a.0.candidate.cost.total_cmp(&b.0.candidate.cost);
             better.then(lower).then(nearer).then(faster)

@@ -15,6 +15,7 @@ use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::error::Result;
 use crate::loss::{Model, Profile};
+use crate::ops::Dtype;
 use crate::search::bounds::Quantity;
 use crate::search::free::Free;
 use crate::search::goal::Goal;
@@ -152,7 +153,7 @@ impl Request {
             let group = arch.heads / arch.kv_heads;
             let flaws = [
                 may_share && !SHARED_KEYS.contains(&group),
-                !Model::get().knows_proportions(&Profile::of(arch, arch.vocab)),
+                !Model::get().knows_proportions(&Profile::of(arch, arch.vocab, Dtype::Bf16)),
                 arch.mlp.kind != self.base.mlp.kind,
             ];
             let flaws = flaws.into_iter().filter(|has| *has).count();

@@ -102,14 +102,14 @@ function render(found, request, refused, gpu) {
 /** The best shape of the same search on other GPUs and in other formats. */
 function elsewhere(found) {
 	if (!found.elsewhere?.length) return null;
-	const headings = ["GPU", "format", "best shape", { num: "tokens/s per GPU" }, { num: "MFU" }, { num: "memory" }, { num: "gain" }];
+	const headings = ["GPU", "format", "best shape", { num: "tokens/s per GPU" }, { num: "MFU" }, { num: "memory" }, { num: "gain" }, "loss of the format"];
 	const shape = (one) => `${one.layers} layers of ${one.hidden}, ${one.heads} heads (${one.kv_heads} kv) of ${one.head_dim}`;
 	const refused = found.elsewhere.filter((one) => one.refused);
 	return [
 		h("h3", null, "On other GPUs and in other formats"),
 		table("The best shape elsewhere", headings, found.elsewhere.filter((one) => one.best).map(({ gpu, dtype, best }) => [
 			h("span", { title: gpuTitle(gpu) }, gpu), dtype, shape(best.shape), format.tokens(best.tokens_per_s_per_gpu), format.percent(best.mfu),
-			format.bytes(best.memory_bytes), gained(best)])),
+			format.bytes(best.memory_bytes), gained(best), best.format_loss ? loss(best.format_loss) : "–"])),
 		refused.length > 0 && facts(refused.map((one) => [`${one.gpu} ${one.dtype}`, one.refused])),
 	];
 }
@@ -196,9 +196,9 @@ function outcomes(found, what, rows) {
 	const time = found.request.objective === "train-time";
 	const value = (behind) => (time ? format.signed(Math.expm1(behind)) : mnat(behind));
 	return table(`What each ${what} reaches`,
-		[what, { num: "tokens" }, { num: "GPU-hours" }, { num: time ? "time behind the best (90 %)" : "behind the best, 10⁻³ nats (90 %)" }, { num: "beats it", title: "share of the joint draws of throughput and loss; a tie from 20 % on" }, { num: "best of all" }],
+		[what, { num: "tokens" }, { num: "GPU-hours" }, { num: time ? "time behind the best (90 %)" : "behind the best, 10⁻³ nats (90 %)" }, { num: "beats it", title: "share of the joint draws of throughput and loss; a tie from 20 % on, or less than 5 × 10⁻³ nats behind" }, { num: "best of all" }],
 		rows.map(([name, one]) => [name, one.tokens === undefined ? "not reached" : `${format.significant(one.tokens / 1e9)}B`, one.gpu_hours === undefined ? "–" : format.significant(one.gpu_hours),
-			`${value(one.behind)} (${value(one.behind_low)} to ${value(one.behind_high)})`, `${format.percent(one.beats_best)}${one.beats_best >= 0.2 ? ", tie" : ""}`, format.percent(one.wins)]));
+			`${value(one.behind)} (${value(one.behind_low)} to ${value(one.behind_high)})`, `${format.percent(one.beats_best)}${one.ties ? ", tie" : ""}`, format.percent(one.wins)]));
 }
 
 function reached(found) {
