@@ -92,11 +92,11 @@ impl<'a> Fields<'a> {
         Err(Error::field(self.place, key, value, allowed))
     }
 
-    /// A positive or zero integer, if there.
+    /// A positive or zero integer, if there; also as a list that has it for each layer.
     pub fn optional(&mut self, key: &'static str) -> Result<Option<u64>> {
         match self.get(key) {
             None => Ok(None),
-            Some(value) => match value.as_u64() {
+            Some(value) => match same_in_all(value).as_u64() {
                 Some(number) => Ok(Some(number)),
                 None => self.refuse(key, "an integer of at least 0"),
             },
@@ -119,9 +119,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The first of some names of one field that is in the file, else the first name.
+    /// The first of some names of one field that is in the file, before one that is `null`, else the first name.
     pub fn named<S: AsRef<str>>(&self, keys: &'static [S]) -> &'static str {
-        let found = keys.iter().find(|key| self.has(key.as_ref()));
+        let says = |key: &&S| self.object.get(key.as_ref()).is_some_and(|value| !value.is_null());
+        let found = keys
+            .iter()
+            .find(says)
+            .or(keys.iter().find(|key| self.has(key.as_ref())));
         found.unwrap_or(&keys[0]).as_ref()
     }
 
@@ -281,5 +285,13 @@ impl<'a> Fields<'a> {
     /// Fields that were passed over, as they change no shape.
     pub fn passed_over(self) -> Vec<String> {
         self.passed_over
+    }
+}
+
+/// The item of a list whose items are equal, else the value itself.
+fn same_in_all(value: &Value) -> &Value {
+    match value.as_array().map(Vec::as_slice) {
+        Some([first, rest @ ..]) if rest.iter().all(|item| item == first) => first,
+        _ => value,
     }
 }

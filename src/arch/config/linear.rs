@@ -16,6 +16,10 @@ pub(super) enum Hybrid {
     Qwen,
     /// Kimi Delta Attention in the layers that `linear_attn_config` lists.
     Kimi,
+    /// Gated DeltaNet with as many heads as attention where the file does not say (OLMo Hybrid).
+    Olmo,
+    /// Mamba-2 or attention, each with an MLP, as `layer_types` or `attn_layer_indices` says (Granite 4, Bamba).
+    Mamba2,
     /// Mamba-2, attention, MLP or experts, one a layer, as `hybrid_override_pattern` says (Nemotron-H).
     NemotronH,
 }
@@ -50,6 +54,8 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
     match hybrid {
         Hybrid::None => Ok(()),
         Hybrid::Qwen => qwen(fields, arch),
+        Hybrid::Olmo => olmo(fields, arch),
+        Hybrid::Mamba2 => mamba2(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),
     }?;
@@ -59,29 +65,78 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
 
 fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let interval = fields.number_or("full_attention_interval", 4)?;
-    let full = match fields.texts("layer_types")? {
-        None => arch.layers.checked_div(interval).unwrap_or(0),
-        Some(types) => {
-            let count = |kind: &str| types.iter().filter(|known| **known == kind).count() as u64;
-            let full = count("full_attention");
-            if types.len() as u64 != arch.layers || full + count("linear_attention") != arch.layers {
-                let allowed = "full_attention or linear_attention for each of num_hidden_layers";
-                return fields.refuse("layer_types", allowed);
-            }
-            full
-        }
-    };
-    arch.output_gate = true;
-    let linear = LinearLayers {
+    let full = arch.layers.checked_div(interval).unwrap_or(0);
+    gated_delta(fields, arch, full, 16, 32, [128, 128])
+}
+
+fn olmo(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let heads = fields.number_or("linear_num_key_heads", arch.heads)?;
+    let width = (3 * arch.hidden).checked_div(4 * heads).unwrap_or(0);
+    gated_delta(fields, arch, arch.layers / 4, heads, arch.heads, [width, 2 * width])
+}
+
+/// Gated DeltaNet; `layer_types` says in which layers, else all but `full`.
+fn gated_delta(
+    fields: &mut Fields<'_>,
+    arch: &mut Architecture,
+    full: u64,
+    key_heads: u64,
+    heads: u64,
+    widths: [u64; 2],
+) -> Result<()> {
+    let full = listed(fields, "layer_types", arch.layers)?.unwrap_or(full);
+    let head_dim = fields.number_or("linear_key_head_dim", widths[0])?;
+    arch.linear = Some(LinearLayers {
         kind: Recurrence::GatedDeltaNet,
         layers: arch.layers.saturating_sub(full),
-        key_heads: fields.number_or("linear_num_key_heads", 16)?,
-        heads: fields.number_or("linear_num_value_heads", 32)?,
-        head_dim: fields.number_or("linear_key_head_dim", 128)?,
-        value_dim: fields.number_or("linear_value_head_dim", 128)?,
+        key_heads: fields.number_or("linear_num_key_heads", key_heads)?,
+        heads: fields.number_or("linear_num_value_heads", heads)?,
+        head_dim,
+        value_dim: fields.number_or("linear_value_head_dim", widths[1])?,
         taps: fields.number_or("linear_conv_kernel_dim", 4)?,
+    });
+    Ok(())
+}
+
+/// How many layers attend by the list that says what each layer is.
+fn listed(fields: &mut Fields<'_>, key: &'static str, layers: u64) -> Result<Option<u64>> {
+    let Some(types) = fields.texts(key)? else {
+        return Ok(None);
     };
-    arch.linear = Some(linear);
+    let count = |kinds: [&str; 2]| types.iter().filter(|known| kinds.contains(known)).count() as u64;
+    let full = count(["full_attention", "attention"]);
+    if types.len() as u64 != layers || full + count(["linear_attention", "mamba"]) != layers {
+        let allowed = "full_attention or linear_attention for each of num_hidden_layers";
+        return fields.refuse(key, allowed);
+    }
+    Ok(Some(full))
+}
+
+fn mamba2(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let key = fields.named(&["layer_types", "layers_block_type"]);
+    let indices = fields.numbers("attn_layer_indices")?.unwrap_or_default();
+    let full = listed(fields, key, arch.layers)?.unwrap_or(indices.len() as u64);
+    let heads = fields.number_or("mamba_n_heads", 128)?;
+    let inner = fields.number_or("mamba_expand", 2)?.saturating_mul(arch.hidden);
+    let value_dim = match fields.value("mamba_d_head").is_none_or(|value| value == "auto") {
+        true => inner.checked_div(heads).unwrap_or(0),
+        false => fields.number("mamba_d_head")?,
+    };
+    arch.linear = Some(LinearLayers {
+        kind: Recurrence::Mamba2,
+        layers: arch.layers.saturating_sub(full),
+        key_heads: fields.number_or("mamba_n_groups", 1)?,
+        heads,
+        head_dim: fields.number_or("mamba_d_state", 256)?,
+        value_dim,
+        taps: fields.number_or("mamba_d_conv", 4)?,
+    });
+    if fields
+        .value("position_embedding_type")
+        .is_some_and(|kind| kind == "nope")
+    {
+        arch.positions = Positions::None;
+    }
     Ok(())
 }
 

@@ -38,15 +38,13 @@ enum Shared {
     One,
 }
 
-/// Which layers keep the dense MLP.
+/// Which layers keep the dense MLP, unless `mlp_layer_types` says it of each.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Dense {
     None,
     /// As many leading ones as the field says.
     Leading(String, u64),
-    /// `mlp_layer_types` says for each, else as many leading ones as `first_k_dense_replace` says.
-    Listed(u64),
     /// All but every `decoder_sparse_step`-th, and those of `mlp_only_layers`.
     Qwen,
     /// All but those of `moe_layers`, or but every `interleave_moe_layer_step`-th.
@@ -127,19 +125,20 @@ pub(super) fn ignore(experts: &'static Experts, fields: &mut Fields<'_>) {
 
 /// Leading dense layers, and the interval of layers with experts after them.
 fn dense(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)> {
+    let by_rule = by_rule(rule, fields, layers)?;
+    let Some(types) = fields.texts("mlp_layer_types")? else {
+        return Ok(by_rule);
+    };
+    let sparse: Vec<_> = types.iter().map(|kind| *kind == "sparse").collect();
+    described(&sparse, fields, "mlp_layer_types", layers)
+}
+
+fn by_rule(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)> {
     match rule {
         Dense::None => Ok((0, 1)),
         Dense::Leading(key, default) => {
             fields.only("moe_layer_freq", 1)?;
             Ok((fields.number_or(key, *default)?, 1))
-        }
-        Dense::Listed(default) => {
-            let leading = fields.number_or("first_k_dense_replace", *default)?;
-            let Some(types) = fields.texts("mlp_layer_types")? else {
-                return Ok((leading, 1));
-            };
-            let sparse: Vec<_> = types.iter().map(|kind| *kind == "sparse").collect();
-            described(&sparse, fields, "mlp_layer_types", layers)
         }
         Dense::Qwen => {
             let step = fields.number_or("decoder_sparse_step", 1)?;

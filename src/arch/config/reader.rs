@@ -4,7 +4,7 @@ use super::super::{Architecture, Biases, Mla, Mlp, MlpKind, Norm, NormPlacement,
 use super::fields::Fields;
 use super::linear::{self, Hybrid};
 use super::moe;
-use super::table::{Position, Row, table};
+use super::table::{Latent, Position, Row, table};
 use super::window;
 use crate::error::Result;
 
@@ -51,7 +51,17 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
         }
     };
     let kv_heads = if row.one_kv_head.read(fields)? { 1 } else { kv_heads };
-    let mla = if row.latent { Some(latent(fields)?) } else { None };
+    let mla = match &row.latent {
+        Latent::None => None,
+        Latent::Of { query_rank, value_dim } => {
+            let value_dim = Some(*value_dim).filter(|width| *width > 0);
+            let q_lora_rank = match fields.has("q_lora_rank") {
+                true => fields.optional("q_lora_rank")?,
+                false => Some(*query_rank).filter(|rank| *rank > 0),
+            };
+            Some(latent(fields, q_lora_rank, value_dim)?)
+        }
+    };
     let stated_width = match mla {
         // `head_dim`, where saved, is the rotated part only.
         Some(mla) => Some(mla.qk_nope.saturating_add(mla.qk_rope)),
@@ -164,15 +174,15 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
 }
 
 /// The widths of latent attention.
-fn latent(fields: &mut Fields<'_>) -> Result<Mla> {
+fn latent(fields: &mut Fields<'_>, q_lora_rank: Option<u64>, value_dim: Option<u64>) -> Result<Mla> {
     Ok(Mla {
-        q_lora_rank: match fields.has("q_lora_rank") {
-            true => fields.optional("q_lora_rank")?,
-            false => Some(1536),
-        },
+        q_lora_rank,
         kv_lora_rank: fields.number("kv_lora_rank")?,
         qk_nope: fields.number("qk_nope_head_dim")?,
         qk_rope: fields.number("qk_rope_head_dim")?,
-        v_head_dim: fields.number("v_head_dim")?,
+        v_head_dim: match fields.optional("v_head_dim")?.or(value_dim) {
+            Some(width) => width,
+            None => fields.number("v_head_dim")?,
+        },
     })
 }

@@ -95,7 +95,7 @@ pub(super) struct Row {
     pub window_field: String,
     pub linear: Hybrid,
     pub experts: Option<Experts>,
-    pub latent: bool,
+    pub latent: Latent,
     pub sinks: bool,
     pub xielu: bool,
     pub output_gate: bool,
@@ -126,6 +126,14 @@ pub(super) enum Position {
     Learned(String, u64),
     /// ALiBi where this is on, else rotary.
     AlibiWhere(Given<bool>),
+}
+
+/// Latent attention of a type, with what a file means that leaves it out: no rank for queries, 0; no value width, an error.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Latent {
+    None,
+    Of { query_rank: u64, value_dim: u64 },
 }
 
 /// What a type always has, or what a field says: its names, each with what its absence means.

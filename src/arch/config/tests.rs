@@ -196,31 +196,14 @@ fn published_configs_equal_their_presets() {
 fn every_type_that_decodes_text_has_a_published_example() {
     // Equal to a type that has one, or the text model of a wrapper.
     const ALIKE: &[&str] = &[
-        "afmoe",
         "bailing_moe_v2",
-        "cwm",
-        "exaone",
-        "exaone_moe",
-        "flex_olmo",
         "glm4v_moe_text",
         "glm4v_text",
-        "granite_swa",
-        "granitemoe_swa",
-        "granitemoeshared",
-        "helium",
         "internlm",
-        "internlm3",
-        "jais2",
         "mimo",
-        "ministral",
-        "ministral3",
         "qwen2_5_vl_text",
         "qwen2_vl_text",
         "qwen3_vl_moe_text",
-        "sarvam_moe",
-        "solar_open",
-        "vaultgemma",
-        "youtu",
     ];
     let (downloaded, seldom) = (downloaded(), seldom());
     let examples: Vec<String> = downloaded
@@ -478,12 +461,15 @@ fn seldom() -> Vec<(u64, Value)> {
 
 #[test]
 fn seldom_types_and_harmless_fields_have_their_parameters() {
-    for (count, config) in seldom() {
-        let kind = &config["model_type"];
-        let arch = read_object(&config, "x", "config.json");
-        let arch = arch.unwrap_or_else(|error| panic!("{kind}: {error}"));
-        assert_eq!(parameters(&arch).total, count, "{kind}");
-    }
+    let wrong: Vec<_> = seldom()
+        .into_iter()
+        .filter_map(|(count, config)| {
+            let read = read_object(&config, "x", "config.json").map(|arch| parameters(&arch).total);
+            let read = read.map_err(|error| error.to_string());
+            (read != Ok(count)).then(|| (config["model_type"].to_string(), count, read))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
@@ -499,11 +485,8 @@ fn a_hybrid_type_without_hybrid_layers_is_what_it_is() {
     let hybrid = json!({"model_type": "granitemoehybrid", "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8,
         "num_hidden_layers": 2, "shared_intermediate_size": 1024, "num_local_experts": 0, "vocab_size": 1000,
         "layer_types": ["mamba", "attention"]});
-    let refused = read_object(&hybrid, "x", "config.json").unwrap_err().to_string();
-    assert!(
-        refused.contains("`layer_types`") && refused.contains("state-space"),
-        "{refused}"
-    );
+    let read = read_object(&hybrid, "x", "config.json").unwrap();
+    assert_eq!((read.attention_layers(), read.linear.unwrap().layers), (1, 1));
 }
 
 #[test]
