@@ -4,8 +4,8 @@ pub mod measure;
 
 pub mod reproduce;
 
-use crate::cli::hints;
 use crate::cli::output::{Files, ReplaceArgs};
+use crate::cli::{help, hints};
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::ArchitectureRequest;
@@ -127,9 +127,14 @@ pub enum Command {
 }
 
 impl Cli {
+    /// The grammar, with its help in groups.
+    pub fn arranged() -> clap::Command {
+        help::arranged(Self::command())
+    }
+
     /// Reads a command line, the program's name first.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let command = adjusted(Self::command()).mut_subcommands(|command| {
+        let command = adjusted(Self::arranged()).mut_subcommands(|command| {
             let sweeps = command.get_name() == "sweep";
             if sweeps { command } else { without_ranges(command) }
         });
@@ -140,7 +145,7 @@ impl Cli {
             hints::improved(error, &command, &words)
         })?;
         let read = Self::from_arg_matches(&matches);
-        let mut read = read.map_err(|error| error.format(&mut Self::command()))?;
+        let mut read = read.map_err(|error| error.format(&mut Self::arranged()))?;
         read.files = Files::of(&command, &matches);
         Ok(read)
     }

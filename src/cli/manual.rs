@@ -9,18 +9,17 @@ use crate::error::Error;
 use crate::error::Result;
 use clap::Arg;
 use clap::Command;
-use clap::CommandFactory;
 use std::collections::BTreeMap;
 
 pub(super) fn completions(args: &CompletionsArgs) -> String {
     let mut script = Vec::new();
-    let mut command = Cli::command();
+    let mut command = Cli::arranged();
     clap_complete::generate(args.shell, &mut command, "shapewise", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
 pub(super) fn pages(args: &ManualArgs) -> Result<String> {
-    let mut root = Cli::command();
+    let mut root = Cli::arranged();
     root.build();
     let Some(folder) = &args.out else {
         return Ok(markdown(&root));
@@ -49,9 +48,10 @@ fn markdown(root: &Command) -> String {
         "# Command line\n\nWritten by `shapewise manual --markdown`. `--help` after a command says more.\n\n\
         | command | what it does |\n| --- | --- |\n"
             .to_owned();
-    let mut options: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    let mut options: BTreeMap<(&str, String, String), Vec<String>> = BTreeMap::new();
     let mut commands: Vec<&Command> = root.get_subcommands().collect();
     commands.reverse();
+    let mut count = 0;
     while let Some(command) = commands.pop() {
         let name = command.get_bin_name().unwrap_or_default();
         let name = name.trim_start_matches("shapewise ").to_owned();
@@ -60,6 +60,7 @@ fn markdown(root: &Command) -> String {
         if name == "help" {
             continue;
         }
+        count += 1;
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         let places = command.get_positionals().map(|place| format!(" {place}"));
         let places: String = places.collect();
@@ -68,22 +69,35 @@ fn markdown(root: &Command) -> String {
             .get_arguments()
             .filter(|option| !option.is_hide_set() && !option.is_positional())
         {
-            let of = options.entry((option.to_string(), meaning(option))).or_default();
+            let heading = option.get_help_heading().unwrap_or("Other options");
+            let of = options
+                .entry((heading, option.to_string(), meaning(option)))
+                .or_default();
             of.push(name.clone());
         }
         commands.extend(parts.into_iter().rev());
     }
-    text += "\n| option | meaning | of |\n| --- | --- | --- |\n";
-    for ((option, meaning), commands) in options {
+    let mut last = "";
+    for ((heading, option, meaning), commands) in options {
+        if heading != last {
+            text += &format!("\n## {heading}\n\n| option | meaning | of |\n| --- | --- | --- |\n");
+            last = heading;
+        }
         let option = option.replace('|', "\\|");
-        text += &format!("| `{option}` | {meaning} | {} |\n", commands.join(", "));
+        let of = if commands.len() == count {
+            "all".to_owned()
+        } else {
+            commands.join(", ")
+        };
+        text += &format!("| `{option}` | {meaning} | {of} |\n");
     }
     text
 }
 
 /// The help of an option with its default and its values.
 fn meaning(option: &Arg) -> String {
-    let mut text = option.get_help().map(ToString::to_string).unwrap_or_default();
+    let help = option.get_long_help().or(option.get_help());
+    let mut text = help.map(ToString::to_string).unwrap_or_default();
     let values = option.get_possible_values();
     if option.get_action().takes_values() && !values.is_empty() && !option.is_hide_possible_values_set() {
         let names: Vec<&str> = values.iter().map(|value| value.get_name()).collect();

@@ -14,6 +14,8 @@ mod evaluate;
 
 mod gpus;
 
+mod help;
+
 mod hints;
 
 #[cfg(feature = "dataset")]

@@ -1,6 +1,7 @@
-//! Results as people see them: their width.
+//! Results and help as people see them.
 
-use crate::cli::data;
+use crate::cli::{data, program};
+use std::process::Command;
 
 /// Columns of a result where standard output is no terminal.
 pub(crate) const WIDTH: usize = 100;
@@ -49,4 +50,72 @@ fn no_line_is_wider_than_the_terminal() {
     }
     let cut = TABLES.iter().filter(|line| data(line).contains("--wide shows"));
     assert!(cut.count() >= 5, "tables leave columns out");
+}
+
+/// The paths of all commands, as the manual lists them.
+fn commands() -> Vec<String> {
+    let manual = data("manual --markdown");
+    let rows = manual.lines().take_while(|line| !line.starts_with("## "));
+    let names = rows.filter_map(|row| row.strip_prefix("| `")?.split(['`', '<', '[']).next());
+    names.map(|name| name.trim().to_owned()).collect()
+}
+
+#[test]
+fn short_help_fits_a_page_and_long_help_has_every_option() {
+    let names = commands();
+    assert!(names.len() > 25, "{names:?}");
+    for name in names {
+        let [short, long] = ["-h", "--help"].map(|flag| data(&format!("{name} {flag}")));
+        assert!(short.lines().count() <= 60, "{name}\n{short}");
+        let options = |text: &str| {
+            // Deeper lines are text.
+            let lines = text.lines().filter(|line| !line.starts_with("       "));
+            let lines = lines.map(str::trim_start).filter(|line| line.starts_with('-'));
+            let lines = lines.map(|line| line.split(&[' ', ','][..]).next().unwrap_or_default().to_owned());
+            lines.collect::<Vec<_>>()
+        };
+        let all = options(&long);
+        assert!(options(&short).iter().all(|option| all.contains(option)), "{name}");
+        if name.starts_with("plan") || name == "search" {
+            assert!(all.len() > 30 && options(&short).len() < all.len(), "{name}");
+            for group in ["Workload:", "Parallelism:", "Memory:", "Hardware:", "Output:"] {
+                assert!(long.contains(group), "{name}: {group}");
+            }
+        }
+    }
+}
+
+#[test]
+fn examples_of_help_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = program();
+    let path = path.parent().unwrap().display();
+    let path = format!("{path}:{}", std::env::var("PATH").unwrap());
+    for name in commands() {
+        let help = data(&format!("{name} -h"));
+        let Some((_, examples)) = help.split_once("Examples:\n") else {
+            assert!(["predict", "sweep"].contains(&&*name), "{name} has no example");
+            continue;
+        };
+        assert_eq!(examples.lines().count(), 2, "{name}: {examples}");
+        for example in examples.lines().map(str::trim) {
+            // These would wait for requests, or time a GPU.
+            let only_read = ["serve", "measure"].contains(&&*name);
+            let line = if only_read {
+                format!("{example} --help")
+            } else {
+                example.to_owned()
+            };
+            let line = line.replace("~/.local/share/bash-completion/completions/", "");
+            let output = Command::new("sh")
+                .args(["-c", &line])
+                .current_dir(folder.path())
+                .env("PATH", &path)
+                .output();
+            let output = output.unwrap();
+            let error = String::from_utf8_lossy(&output.stderr);
+            let lacks_a_file = output.status.code() == Some(1) && error.contains("No such file");
+            assert!(output.status.success() || lacks_a_file, "{line}: {error}");
+        }
+    }
 }
