@@ -1,9 +1,9 @@
 //! What a run makes of the checks of its device: a wrong or missing path is refused and named, many
 //! wrong ones end the run.
 
+use super::device::{Checks, Device, Identity};
+use super::path::KernelPath;
 use crate::error::{Error, Result, read_text, write_atomically};
-use crate::measure::device::{Checks, Device, Identity};
-use crate::measure::path::KernelPath;
 use crate::ops::{Dtype, OpKind};
 use crate::random::fnv1a;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,12 @@
 //! Asking a library which algorithm it puts first for many GEMMs, without running any: threads with a handle each.
 
+use super::device::Device;
+use super::journal::Existing;
+use super::plan::sobol::log_between;
+use super::run::Ended;
 use crate::dataset::choices::{Asked, Choice, read_choices, write_choices};
 use crate::dataset::{Kernel, Skipped};
 use crate::error::{Error, Result};
-use crate::measure::device::Device;
-use crate::measure::journal::Existing;
-use crate::measure::plan::sobol::log_between;
-use crate::measure::run::Ended;
 use crate::ops::{Dtype, Gemm, Layout};
 use crate::random::Random;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! The description of a device without a datasheet in `data/gpus`, from its driver and its timings.
 
+use super::device::DriverInfo;
 use crate::dataset::Row;
 use crate::error::Result;
 use crate::gpu::{Figure, Gpu};
-use crate::measure::device::DriverInfo;
 use crate::ops::{Dtype, Op};
 use std::collections::BTreeMap;
 

@@ -3,12 +3,12 @@
 //! A device sets up operators and runs chains of calls; statistics, order and repetition are those
 //! of [`protocol`](crate::measure::protocol), which is the same for all devices.
 
+use super::choices::OpenChooser;
+use super::path::KernelPath;
 use crate::arch::{Architecture, Workload};
 pub use crate::dataset::Cache;
 use crate::dataset::{Kernel, Row, line};
 use crate::error::{Error, Result};
-use crate::measure::choices::OpenChooser;
-use crate::measure::path::KernelPath;
 use crate::ops::{Dtype, Op};
 use crate::units::{Hertz, Seconds};
 use serde::{Deserialize, Serialize};

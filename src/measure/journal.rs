@@ -9,11 +9,11 @@ mod header;
 
 pub use header::{Header, RunKey};
 
+use super::device::Case;
 use crate::dataset::steps::{MeasuredStep, read_steps, steps_path, write_steps};
 use crate::dataset::{self, Row, SCRIPTED, line};
 use crate::error::{Error, Result, require_regular};
 use crate::gpu::{Gpu, GpuCatalog};
-use crate::measure::device::Case;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -137,16 +137,7 @@ impl Journal {
             journal.truncate()?;
         }
         sweep(target);
-        let earlier = match journal.read(existing, wanted) {
-            Ok(earlier) => earlier,
-            Err(error) => {
-                // An empty journal was created just now.
-                if journal.file.metadata().is_ok_and(|about| about.len() == 0) {
-                    journal.discard();
-                }
-                return Err(error);
-            }
-        };
+        let earlier = journal.read(existing, wanted)?;
         journal.truncate()?;
         Ok((journal, earlier))
     }
@@ -318,6 +309,15 @@ impl Journal {
     /// Removes the journal of a run without rows.
     pub fn discard(self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A run that ends before it has a header leaves no journal.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.file.metadata().is_ok_and(|about| about.len() == 0) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

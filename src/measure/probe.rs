@@ -3,9 +3,9 @@
 
 use super::checks::Verdict;
 use super::device::{Cache, Case, Device, Identity, Sensors};
+use super::protocol::chain_length;
+use super::stopping::Limits;
 use crate::error::{Error, Result};
-use crate::measure::protocol::chain_length;
-use crate::measure::stopping::Limits;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::stats::median;
 use crate::units::{Hertz, Seconds};
@@ -104,15 +104,9 @@ pub fn cases() -> Vec<Case> {
     let mut ops: Vec<Op> = [256, 1024, 4096, 8192].map(|size| square(size, Dtype::Bf16)).to_vec();
     ops.extend([Dtype::Fp16, Dtype::Tf32, Dtype::Fp8, Dtype::Fp32].map(|dtype| square(4096, dtype)));
     ops.extend([1u64 << 20, 64 << 20, 1 << 30].map(|bytes| {
-        let (kind, pass, dtype, cols) = (MemoryKind::Copy, Pass::Forward, Dtype::Bf16, 4096);
+        let (dtype, cols) = (Dtype::Bf16, 4096);
         let rows = bytes / cols / dtype.size();
-        Op::Memory(Memory {
-            kind,
-            rows,
-            cols,
-            pass,
-            dtype,
-        })
+        Op::Memory(Memory::forward(MemoryKind::Copy, rows, cols, dtype))
     }));
     for seq in [2048, 8192] {
         ops.extend(Pass::ALL.map(|pass| {

@@ -12,11 +12,11 @@ use super::checks::Verdict;
 use super::describe::gpu_of;
 use super::device::{Case, Device};
 use super::drift::{Drift, drift};
-use super::journal::{Existing, Header, Journal, RunKey};
+use super::journal::{Existing, Header};
+use super::plan::{DeviceRates, Plan, Shard};
 use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{self, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
-use crate::measure::plan::{DeviceRates, Plan, Shard};
 use crate::stats::median;
 use crate::units::{Hertz, Seconds};
 use prepare::prepare;
@@ -172,30 +172,18 @@ pub struct Outcome {
 /// Measures a plan on a device and writes the file.
 pub fn measure(device: &mut dyn Device, options: &Options<'_>, watch: &mut Watch<'_>) -> Result<Outcome> {
     let start = device.now();
-    let identity = device.identity().clone();
-    let key = RunKey::new(&identity, options.plan, options.seed, options.shard);
-    let (mut journal, earlier) = Journal::open(options.out, options.existing, &key)?;
-    let prepared = match prepare(device, options, key, &earlier, &journal, watch) {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            if earlier.header.is_none() {
-                journal.discard();
-            }
-            return Err(error);
-        }
-    };
-    journal.begin(&prepared.header)?;
-    let verdict = prepared.verdict.clone();
-    let mut run = Run::new(device, options, prepared, journal, earlier, start);
+    let mut run = prepare(device, options, start, watch)?;
     let ended = run.execute(watch)?;
     let spent = run.spent();
     let unreached = run.queue.len() + run.planned_steps.len();
-    let (set_up, added, notes) = (run.set_up(), run.added, run.device.notes());
+    let (set_up, notes) = (run.set_up(), run.device.notes());
     let Run {
         journal,
         header,
+        verdict,
         rows,
         steps,
+        added,
         skipped,
         lost,
         ..
@@ -215,7 +203,7 @@ pub fn measure(device: &mut dyn Device, options: &Options<'_>, watch: &mut Watch
     }
     let _ = watch(&Event::Writing { rows: rows.len() });
     // The files of a device without a datasheet carry its description.
-    let gpu = gpu_of(&identity.gpu, &identity.driver, &rows)?;
+    let gpu = gpu_of(&header.run.identity.gpu, &header.run.identity.driver, &rows)?;
     journal.finish(&header, &rows, &steps, &gpu)?;
     let clocks = rows.iter().filter_map(|row| row.clock);
     Ok(Outcome {

@@ -1,16 +1,16 @@
 //! Attention through cuDNN: a plan for the shape, its scratch memory, and its bindings to the
 //! operands.
 
+use super::algorithm::Algorithm;
+use super::cudnn::{Handle, Plan};
+use super::driver::Driver;
+use super::placement::{Arena, Placement};
 use crate::dataset::Kernel;
 use crate::error::Result;
-use crate::measure::cuda::algorithm::Algorithm;
-use crate::measure::cuda::cudnn::{Handle, Plan};
-use crate::measure::cuda::driver::Driver;
-use crate::measure::cuda::placement::{Arena, Placement};
 use std::rc::Rc;
 
 /// An attention that is set up.
-pub(super) struct FlashAttention {
+pub struct FlashAttention {
     // Refers to the handle's library state: destroyed first.
     plan: Rc<Plan>,
     handle: Rc<Handle>,
@@ -20,7 +20,7 @@ pub(super) struct FlashAttention {
 
 impl FlashAttention {
     /// Allocates the scratch memory of a plan.
-    pub(super) fn new(handle: &Rc<Handle>, plan: Rc<Plan>, arena: &mut Arena) -> Result<Self> {
+    pub fn new(handle: &Rc<Handle>, plan: Rc<Plan>, arena: &mut Arena) -> Result<Self> {
         let workspace = arena.take(plan.planned.workspace_bytes)?;
         let scratch = plan.scratch_bytes();
         let scratch = scratch

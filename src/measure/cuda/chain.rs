@@ -1,15 +1,15 @@
 //! A case on a CUDA device: trial calls, and chains of calls in one graph.
 
+use super::device::{CudaDevice, Prepared};
+use super::driver::failed;
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
-use crate::measure::cuda::device::{CudaDevice, Prepared};
-use crate::measure::cuda::driver::failed;
 use crate::measure::device::{Cache, Chain, Replay};
 use crate::units::Seconds;
 use cudarc::driver::CudaGraph;
 
 /// A case that is set up.
-pub(super) struct CudaChain<'a> {
+pub struct CudaChain<'a> {
     // Refers to the algorithm's memory: destroyed first.
     graph: Option<(CudaGraph, u64)>,
     prepared: Prepared,
@@ -19,7 +19,7 @@ pub(super) struct CudaChain<'a> {
 }
 
 impl<'a> CudaChain<'a> {
-    pub(super) const fn new(device: &'a CudaDevice, prepared: Prepared, cache: Cache) -> Self {
+    pub const fn new(device: &'a CudaDevice, prepared: Prepared, cache: Cache) -> Self {
         Self {
             graph: None,
             prepared,

@@ -3,10 +3,10 @@
 //! Operands and the guards between them are poisoned first (all bits set, a NaN in every format),
 //! so that an output that is not written, and a write out of bounds, is an infinite error.
 
+use super::device::{CudaDevice, Prepared};
+use super::guarded;
+use super::placement::{GUARD, Slot};
 use crate::error::{Error, Result};
-use crate::measure::cuda::device::{CudaDevice, Prepared};
-use crate::measure::cuda::guarded;
-use crate::measure::cuda::placement::{GUARD, Slot};
 use crate::measure::device::{Checked, Checks, Device, NotRun};
 use crate::measure::format;
 use crate::measure::path::KernelPath;
@@ -14,7 +14,7 @@ use crate::measure::reference::{self, Element};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
 /// Value of every byte before a check.
-pub(super) const POISON: u8 = 0xff;
+pub const POISON: u8 = 0xff;
 
 /// Shapes of memory-bound kernels: odd columns, one warp per row, one block per row whose sums of layer norm take 48 KiB,
 /// and rows wider than the registers of a block.
@@ -123,7 +123,7 @@ fn allowed(op: &Op) -> f64 {
 }
 
 /// Checks every path in these formats that the device does not refuse.
-pub(super) fn run(device: &mut CudaDevice, formats: &[Dtype]) -> Result<Checks> {
+pub fn run(device: &mut CudaDevice, formats: &[Dtype]) -> Result<Checks> {
     let mut checks = Checks::default();
     for (seed, op) in operators(formats).iter().enumerate() {
         if device.refuses_op(op).is_some() {

@@ -1,10 +1,10 @@
 //! Processor clock during a chain, and a hold of the stream until the chain is enqueued.
 
+use super::compile::Source;
+use super::driver::Driver;
+use super::launch::Argument::{Address, Count};
+use super::launch::{Kernels, Shape, launch};
 use crate::error::Result;
-use crate::measure::cuda::compile::Source;
-use crate::measure::cuda::driver::Driver;
-use crate::measure::cuda::launch::Argument::{Address, Count};
-use crate::measure::cuda::launch::{Kernels, Shape, launch};
 use crate::ops::Dtype;
 use crate::units::Hertz;
 use cudarc::driver::CudaFunction;
@@ -29,7 +29,7 @@ const SINGLE: Shape = Shape {
 
 /// A kernel of one thread that stores the global timer, the cycle counter of its processor, and the
 /// number of that processor.
-pub(super) struct Stamps {
+pub struct Stamps {
     function: CudaFunction,
     hold: CudaFunction,
     address: u64,
@@ -37,7 +37,7 @@ pub(super) struct Stamps {
 
 impl Stamps {
     /// Stamps in 64 bytes at this address.
-    pub(super) fn new(driver: &Driver, kernels: &Kernels, address: u64) -> Result<Self> {
+    pub fn new(driver: &Driver, kernels: &Kernels, address: u64) -> Result<Self> {
         let find = |name| kernels.function(driver, (Source::Fill, Dtype::Fp32, 4), name);
         Ok(Self {
             function: find("stamp")?,
@@ -48,13 +48,13 @@ impl Stamps {
 
     /// Enqueues a busy wait, so that a whole chain is enqueued before it begins; otherwise
     /// launch latency of the host would be timed.
-    pub(super) fn hold(&self, driver: &Driver) -> Result<()> {
+    pub fn hold(&self, driver: &Driver) -> Result<()> {
         // SAFETY: the kernel takes one number.
         unsafe { launch(driver, &self.hold, SINGLE, &[Count(HOLD)]) }
     }
 
     /// Enqueues the first stamp (0) or the second (1).
-    pub(super) fn enqueue(&self, driver: &Driver, which: u64) -> Result<()> {
+    pub fn enqueue(&self, driver: &Driver, which: u64) -> Result<()> {
         let arguments = [Address(self.address + which * STAMP_BYTES)];
         // SAFETY: the kernel takes one pointer to three numbers of eight bytes, for which there is
         // room.
@@ -62,7 +62,7 @@ impl Stamps {
     }
 
     /// The clock between both stamps.
-    pub(super) fn read(&self, driver: &Driver) -> Result<Option<Hertz>> {
+    pub fn read(&self, driver: &Driver) -> Result<Option<Hertz>> {
         let bytes = driver.download(self.address, 2 * STAMP_BYTES as usize)?;
         let mut words = bytes.chunks_exact(8).map(|word| {
             let word = word.try_into().expect("eight bytes");

@@ -1,7 +1,7 @@
 //! Our kernels, built in as source and compiled by NVRTC for a device, which need not be present.
 
+use super::libraries::Library;
 use crate::error::{Error, Result};
-use crate::measure::cuda::libraries::Library;
 use crate::ops::Dtype;
 use cudarc::nvrtc::{result, sys};
 use std::ffi::{CStr, CString};

@@ -14,7 +14,7 @@ const POOL_SHARE: f64 = 0.6;
 const POOL_BYTES: u64 = 8 << 30;
 
 /// Maps an error of the driver to one of ours.
-pub(super) fn failed(what: &str) -> impl Fn(DriverError) -> Error {
+pub fn failed(what: &str) -> impl Fn(DriverError) -> Error {
     let what = what.to_owned();
     move |error| {
         let said = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
@@ -43,7 +43,7 @@ impl Drop for Pool {
 }
 
 /// An open device.
-pub(super) struct Driver {
+pub struct Driver {
     // Declared first, so that it is freed while the context is still there.
     pool: Pool,
     begin: CudaEvent,
@@ -54,7 +54,7 @@ pub(super) struct Driver {
 
 impl Driver {
     /// Opens the device with this index; the libraries are loaded.
-    pub(super) fn open(index: usize) -> Result<Self> {
+    pub fn open(index: usize) -> Result<Self> {
         let context = CudaContext::new(index).map_err(failed(&format!("open device {index}")))?;
         // SAFETY: everything runs on one stream, so nothing needs to be ordered by events of the
         // bindings.
@@ -83,38 +83,38 @@ impl Driver {
         })
     }
 
-    pub(super) fn context(&self) -> &Arc<CudaContext> {
+    pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    pub(super) fn stream(&self) -> &Arc<CudaStream> {
+    pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
 
     /// The pool as (address, bytes).
-    pub(super) fn pool(&self) -> (u64, u64) {
+    pub fn pool(&self) -> (u64, u64) {
         (self.pool.address, self.pool.bytes)
     }
 
     /// An attribute of the device, if the driver knows it.
-    pub(super) fn attribute(&self, attribute: sys::CUdevice_attribute) -> Option<u64> {
+    pub fn attribute(&self, attribute: sys::CUdevice_attribute) -> Option<u64> {
         let value = self.context.attribute(attribute).ok()?;
         u64::try_from(value).ok().filter(|&value| value > 0)
     }
 
     /// Synchronizes the stream, which also reports errors of kernels.
-    pub(super) fn wait(&self) -> Result<()> {
+    pub fn wait(&self) -> Result<()> {
         self.stream.synchronize().map_err(failed("finish what was enqueued"))
     }
 
     /// Records the start event.
-    pub(super) fn begin(&self) -> Result<()> {
+    pub fn begin(&self) -> Result<()> {
         let record = self.begin.record(&self.stream);
         record.map_err(failed("record an event"))
     }
 
     /// Records the end event.
-    pub(super) fn end(&self) -> Result<()> {
+    pub fn end(&self) -> Result<()> {
         let record = self.end.record(&self.stream);
         record.map_err(failed("record an event"))
     }
@@ -123,7 +123,7 @@ impl Driver {
     /// it, each time that the graph runs.
     ///
     /// Events around the launch of a graph would also time its own start and end.
-    pub(super) fn between_events(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub fn between_events(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
         let node = |event: &CudaEvent| {
             let flags = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
             // SAFETY: event and stream are alive, and outlive the graph: the device owns both and
@@ -137,14 +137,14 @@ impl Driver {
     }
 
     /// Waits for the end event; returns the time between both.
-    pub(super) fn elapsed(&self) -> Result<Seconds> {
+    pub fn elapsed(&self) -> Result<Seconds> {
         let millis = self.begin.elapsed_ms(&self.end);
         let millis = millis.map_err(failed("tell the time between events"))?;
         Ok(Seconds::from_micros(f64::from(millis) * 1e3))
     }
 
     /// Times the enqueued work and waits for it.
-    pub(super) fn time(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<Seconds> {
+    pub fn time(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<Seconds> {
         self.begin()?;
         enqueue()?;
         self.end()?;
@@ -152,7 +152,7 @@ impl Driver {
     }
 
     /// Captures the enqueued work as a graph and uploads it, without running it.
-    pub(super) fn capture(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<CudaGraph> {
+    pub fn capture(&self, enqueue: impl FnOnce() -> Result<()>) -> Result<CudaGraph> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         self.stream.begin_capture(mode).map_err(failed("begin a capture"))?;
         let enqueued = enqueue();
@@ -169,7 +169,7 @@ impl Driver {
     ///
     /// A copy on the default stream may return before its last bytes have arrived, and our stream
     /// does not wait for that one.
-    pub(super) fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
+    pub fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
         self.bounds(address, bytes.len())?;
         self.bind()?;
         // SAFETY: the destination lies inside the pool, and the source lives until the copy was
@@ -180,7 +180,7 @@ impl Driver {
     }
 
     /// Reads bytes from the pool after the enqueued work.
-    pub(super) fn download(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+    pub fn download(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
         self.bounds(address, bytes)?;
         self.wait()?;
         let mut read = vec![0; bytes];
@@ -190,7 +190,7 @@ impl Driver {
     }
 
     /// Sets every byte of a range of the pool.
-    pub(super) fn set(&self, address: u64, bytes: usize, value: u8) -> Result<()> {
+    pub fn set(&self, address: u64, bytes: usize, value: u8) -> Result<()> {
         self.bounds(address, bytes)?;
         self.bind()?;
         // SAFETY: the range lies inside the pool; the stream orders this behind what uses it.
@@ -199,7 +199,7 @@ impl Driver {
     }
 
     /// Binds the context to this thread, as calls below the bindings' safe layer require.
-    pub(super) fn bind(&self) -> Result<()> {
+    pub fn bind(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(failed("bind its context"))
     }
 

@@ -2,12 +2,12 @@
 //!
 //! Zeros draw less power, which makes GEMMs about a tenth faster.
 
+use super::compile::Source;
+use super::driver::Driver;
+use super::launch::Argument::{Address, Count, Float, Int, Word};
+use super::launch::{Kernels, Shape, launch};
+use super::placement::{Placement, Slot};
 use crate::error::Result;
-use crate::measure::cuda::compile::Source;
-use crate::measure::cuda::driver::Driver;
-use crate::measure::cuda::launch::Argument::{Address, Count, Float, Int, Word};
-use crate::measure::cuda::launch::{Kernels, Shape, launch};
-use crate::measure::cuda::placement::{Placement, Slot};
 use crate::measure::format;
 use crate::measure::reference::{self, Element};
 use crate::ops::{Dtype, Op};
@@ -16,14 +16,14 @@ use std::ops::Range;
 
 /// Fills operands with our own kernels.
 #[derive(Clone, Copy)]
-pub(super) struct Filler<'a> {
-    pub(super) driver: &'a Driver,
-    pub(super) kernels: &'a Kernels,
-    pub(super) processors: u64,
+pub struct Filler<'a> {
+    pub driver: &'a Driver,
+    pub kernels: &'a Kernels,
+    pub processors: u64,
 }
 
 /// Format in which an operator's normals are drawn.
-pub(super) fn format_of(op: &Op) -> Dtype {
+pub fn format_of(op: &Op) -> Dtype {
     match op.dtype() {
         Some(Dtype::Tf32) | None => Dtype::Fp32,
         Some(dtype) => dtype,
@@ -31,20 +31,20 @@ pub(super) fn format_of(op: &Op) -> Dtype {
 }
 
 /// Format and number of a draw of normals.
-pub(super) type Draw = (Dtype, u64);
+pub type Draw = (Dtype, u64);
 
 /// Parts of the pool that hold the normals of a draw, which nothing has written since.
 #[derive(Debug, Default)]
-pub(super) struct Filled(Vec<(Draw, Range<u64>)>);
+pub struct Filled(Vec<(Draw, Range<u64>)>);
 
 impl Filled {
     /// Forgets everything.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Forgets what is about to be written, and of the part that it begins in all that follows.
-    pub(super) fn forget(&mut self, written: &Range<u64>) {
+    pub fn forget(&mut self, written: &Range<u64>) {
         for (_, filled) in &mut self.0 {
             if filled.start < written.end && written.start < filled.end {
                 filled.end = written.start.max(filled.start);
@@ -54,7 +54,7 @@ impl Filled {
     }
 
     /// Takes a range as filled with a draw; returns the part of it that has yet to be.
-    pub(super) fn claim(&mut self, draw: Draw, range: Range<u64>) -> Range<u64> {
+    pub fn claim(&mut self, draw: Draw, range: Range<u64>) -> Range<u64> {
         let holds = |filled: &Range<u64>| filled.start <= range.start && range.start <= filled.end;
         let mut known = self.0.iter();
         let known = known.find(|(of, filled)| *of == draw && holds(filled)).cloned();
@@ -71,7 +71,7 @@ impl Filled {
 
 impl Filler<'_> {
     /// Fills what the sets have of their own: normals, then indices, flags and statistics.
-    pub(super) fn fill_own(self, op: &Op, operands: &Placement, draw: u64) -> Result<()> {
+    pub fn fill_own(self, op: &Op, operands: &Placement, draw: u64) -> Result<()> {
         if operands.own_inputs().next().is_none() {
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Filler<'_> {
     }
 
     /// Fills a range of the pool with normals, or with their magnitudes.
-    pub(super) fn normals(self, (dtype, draw): Draw, (address, bytes): (u64, u64), magnitudes: bool) -> Result<()> {
+    pub fn normals(self, (dtype, draw): Draw, (address, bytes): (u64, u64), magnitudes: bool) -> Result<()> {
         let vector = 16 / dtype.size();
         let variant = (Source::Fill, dtype, vector);
         let function = self.kernels.function(self.driver, variant, "fill_normal")?;
@@ -138,7 +138,7 @@ impl Filler<'_> {
 }
 
 /// Fills a range without kernels of our own: a block of normals from the host, repeated.
-pub(super) fn from_host(driver: &Driver, (dtype, draw): Draw, (address, bytes): (u64, u64)) -> Result<()> {
+pub fn from_host(driver: &Driver, (dtype, draw): Draw, (address, bytes): (u64, u64)) -> Result<()> {
     const BLOCK_BYTES: u64 = 4 << 20;
     let mut random = Random::new(draw, "operands of CUDA");
     let block: Vec<u8> = (0..BLOCK_BYTES.min(bytes) / dtype.size())

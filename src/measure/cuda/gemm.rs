@@ -5,13 +5,13 @@
 //! `A` is our `(k, n)` operand, its `B` our `(m, k)` operand, and its output has `n` rows and `m`
 //! columns. The letters of a [`Layout`] are in its order.
 
+use super::algorithm::Algorithm;
+use super::driver::Driver;
+use super::identity;
+use super::placement::Placement;
+use super::tuning;
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
-use crate::measure::cuda::algorithm::Algorithm;
-use crate::measure::cuda::driver::Driver;
-use crate::measure::cuda::identity;
-use crate::measure::cuda::placement::Placement;
-use crate::measure::cuda::tuning;
 use crate::measure::reference::transposed;
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use cudarc::cublaslt::result::{self, CublasError};
@@ -21,7 +21,7 @@ use std::mem::MaybeUninit;
 use std::rc::Rc;
 
 /// Workspace of cuBLASLt; NVIDIA recommends 32 MiB for Hopper.
-pub(super) const WORKSPACE_BYTES: u64 = 32 << 20;
+pub const WORKSPACE_BYTES: u64 = 32 << 20;
 
 /// Number of algorithms that the heuristic is asked for: a shorter list need not begin like this one.
 const ASKED: u32 = 8;
@@ -48,7 +48,7 @@ macro_rules! owned {
 
 owned! {
     /// The library's handle.
-    pub(super) Handle(cublasLtHandle_t, destroy_handle)
+    pub Handle(cublasLtHandle_t, destroy_handle)
 }
 owned!(Description(cublasLtMatmulDesc_t, destroy_matmul_desc));
 owned!(Matrix(cublasLtMatrixLayout_t, destroy_matrix_layout));
@@ -56,14 +56,14 @@ owned!(Preference(cublasLtMatmulPreference_t, destroy_matmul_pref));
 
 impl Handle {
     /// Creates a handle in the context of this thread.
-    pub(super) fn new() -> Result<Rc<Self>> {
+    pub fn new() -> Result<Rc<Self>> {
         let handle = result::create_handle().map_err(failed("be opened"))?;
         Ok(Rc::new(Self(handle)))
     }
 }
 
 /// Version of cuBLASLt as `13.1.0`.
-pub(super) fn version() -> String {
+pub fn version() -> String {
     // SAFETY: the function has no preconditions.
     identity::version(unsafe { sys::cublasLtGetVersion() })
 }
@@ -147,7 +147,7 @@ fn unsupported(dtype: Dtype) -> String {
 }
 
 /// Why a GEMM cannot run on a device of this compute capability, if it cannot.
-pub(super) fn refuses(op: &Gemm, capability: (i32, i32)) -> Option<String> {
+pub fn refuses(op: &Gemm, capability: (i32, i32)) -> Option<String> {
     let sizes = [op.m, op.n, op.k, op.batch];
     if sizes.iter().any(|&size| size == 0 || size >= 1 << 31) {
         return Some("sizes of a GEMM must be 1 to 2^31 - 1".to_owned());
@@ -173,7 +173,7 @@ pub(super) fn refuses(op: &Gemm, capability: (i32, i32)) -> Option<String> {
 }
 
 /// A GEMM that is set up with one algorithm; `a`, `b` and `c` are the matrices of cuBLASLt.
-pub(super) struct CublasLtGemm {
+pub struct CublasLtGemm {
     handle: Rc<Handle>,
     description: Description,
     a: Matrix,
@@ -185,7 +185,7 @@ pub(super) struct CublasLtGemm {
 
 impl CublasLtGemm {
     /// Takes the first algorithm of the heuristic; `one` is the address of a 1.0 in device memory.
-    pub(super) fn new(handle: &Rc<Handle>, op: &Gemm, slow_sums: bool, workspace: u64, one: u64) -> Result<Self> {
+    pub fn new(handle: &Rc<Handle>, op: &Gemm, slow_sums: bool, workspace: u64, one: u64) -> Result<Self> {
         let (operand, output, compute) = formats(op.dtype).ok_or_else(|| Error::infeasible(unsupported(op.dtype)))?;
         let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F);
         let description = Description(description.map_err(failed("describe a GEMM"))?);

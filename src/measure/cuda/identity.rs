@@ -1,18 +1,18 @@
 //! Identity of a CUDA device: its name, the libraries and the properties that the driver reports.
 
+use super::compile;
+use super::cudnn;
+use super::driver::{Driver, failed};
+use super::gemm;
+use super::libraries::Library;
+use super::sensor::Sensor;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::measure::cuda::compile;
-use crate::measure::cuda::cudnn;
-use crate::measure::cuda::driver::{Driver, failed};
-use crate::measure::cuda::gemm;
-use crate::measure::cuda::libraries::Library;
-use crate::measure::cuda::sensor::Sensor;
 use crate::measure::device::{DriverInfo, Identity, device_name};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
 /// PCI bus address of the device, by which NVML finds it; indices differ where devices are hidden.
-pub(super) fn bus(driver: &Driver) -> Option<String> {
+pub fn bus(driver: &Driver) -> Option<String> {
     let mut text = [0u8; 32];
     let (to, room) = (text.as_mut_ptr().cast(), text.len() as i32);
     // SAFETY: the buffer has the announced size, and the device is open.
@@ -23,13 +23,13 @@ pub(super) fn bus(driver: &Driver) -> Option<String> {
 }
 
 /// A version of cuBLASLt or cuDNN as text: `9.19.0` for 91900.
-pub(super) fn version(number: usize) -> String {
+pub fn version(number: usize) -> String {
     let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
     format!("{major}.{minor}.{patch}")
 }
 
 /// Version of CUDA that the driver supports: 1000 times the major plus 10 times the minor version.
-pub(super) fn driver_version() -> i32 {
+pub fn driver_version() -> i32 {
     let mut version = 0;
     // SAFETY: the number outlives the call, which has no other preconditions.
     let _ = unsafe { sys::cuDriverGetVersion(&raw mut version) };
@@ -37,7 +37,7 @@ pub(super) fn driver_version() -> i32 {
 }
 
 /// Identity of the device and its libraries.
-pub(super) fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) -> Result<Identity> {
+pub fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) -> Result<Identity> {
     let title = driver.context().name().map_err(failed("tell the name of a device"))?;
     let total = driver.context().total_mem().ok();
     let told = |attribute| driver.attribute(attribute);

@@ -1,8 +1,8 @@
 //! Our kernels on a device: compiled when first needed, launched with arguments of known types.
 
+use super::compile::{self, Source};
+use super::driver::{Driver, failed};
 use crate::error::Result;
-use crate::measure::cuda::compile::{self, Source};
-use crate::measure::cuda::driver::{Driver, failed};
 use crate::ops::Dtype;
 use cudarc::driver::result;
 use cudarc::driver::{CudaFunction, CudaModule};
@@ -16,14 +16,14 @@ use std::sync::Arc;
 type Variant = (Source, Dtype, u64);
 
 /// The kernels of a device.
-pub(super) struct Kernels {
+pub struct Kernels {
     architecture: String,
     modules: RefCell<HashMap<Variant, Arc<CudaModule>>>,
 }
 
 /// One argument of a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Argument {
+pub enum Argument {
     /// A pointer into device memory.
     Address(u64),
     /// `unsigned long long`.
@@ -38,17 +38,17 @@ pub(super) enum Argument {
 
 /// Launch configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) blocks: u32,
+pub struct Shape {
+    pub blocks: u32,
     /// Threads along x and y.
-    pub(super) threads: (u32, u32),
+    pub threads: (u32, u32),
     /// Bytes of dynamic shared memory.
-    pub(super) shared: u32,
+    pub shared: u32,
 }
 
 impl Shape {
     /// Shape of a kernel over a flat tensor of this many packs of elements.
-    pub(super) fn flat(packs: u64, processors: u64) -> Self {
+    pub fn flat(packs: u64, processors: u64) -> Self {
         const THREADS: u64 = 256;
         // More blocks than this only loop less; with fewer, the tail is longer.
         let most = processors * 64;
@@ -61,7 +61,7 @@ impl Shape {
 
     /// Shape of a kernel whose threads along x share a row: four warps to a block for short rows,
     /// else a block with about two packs per thread.
-    pub(super) fn rows(rows: u64, packs: u64) -> Self {
+    pub fn rows(rows: u64, packs: u64) -> Self {
         if packs <= 32 * 4 {
             return Self {
                 blocks: rows.div_ceil(4) as u32,
@@ -78,13 +78,13 @@ impl Shape {
 }
 
 /// Number of threads that share a row of this many packs.
-pub(super) fn threads_of_row(packs: u64) -> u32 {
+pub fn threads_of_row(packs: u64) -> u32 {
     packs.div_ceil(2).next_multiple_of(32).clamp(64, 512) as u32
 }
 
 impl Kernels {
     /// Kernels for the architecture of this device.
-    pub(super) fn new(major: i32, minor: i32) -> Result<Self> {
+    pub fn new(major: i32, minor: i32) -> Result<Self> {
         Ok(Self {
             architecture: compile::architecture(major, minor)?,
             modules: RefCell::default(),
@@ -92,12 +92,7 @@ impl Kernels {
     }
 
     /// A kernel by its name; its source is compiled at first use.
-    pub(super) fn function(
-        &self,
-        driver: &Driver,
-        (source, dtype, vector): Variant,
-        name: &str,
-    ) -> Result<CudaFunction> {
+    pub fn function(&self, driver: &Driver, (source, dtype, vector): Variant, name: &str) -> Result<CudaFunction> {
         let known = self.modules.borrow().get(&(source, dtype, vector)).cloned();
         let module = match known {
             Some(module) => module,
@@ -125,12 +120,7 @@ impl Kernels {
 ///
 /// The arguments must be those of the kernel, in number, order and type, and addresses must hold
 /// what it reads and writes.
-pub(super) unsafe fn launch(
-    driver: &Driver,
-    function: &CudaFunction,
-    shape: Shape,
-    arguments: &[Argument],
-) -> Result<()> {
+pub unsafe fn launch(driver: &Driver, function: &CudaFunction, shape: Shape, arguments: &[Argument]) -> Result<()> {
     driver.bind()?;
     // Hosts of CUDA are little-endian, so a number is at the start of its eight bytes.
     let mut values: Vec<u64> = arguments

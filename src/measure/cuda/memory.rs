@@ -1,13 +1,13 @@
 //! Memory-bound operators: which of our kernels runs, with which arguments and how many threads.
 
+use super::algorithm::Algorithm;
+use super::compile::Source;
+use super::driver::{Driver, failed};
+use super::launch::Argument::{self, Address, Count, Float, Int, Word};
+use super::launch::{Kernels, Shape, launch, threads_of_row};
+use super::placement::{Arena, Placement};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
-use crate::measure::cuda::algorithm::Algorithm;
-use crate::measure::cuda::compile::Source;
-use crate::measure::cuda::driver::{Driver, failed};
-use crate::measure::cuda::launch::Argument::{self, Address, Count, Float, Int, Word};
-use crate::measure::cuda::launch::{Kernels, Shape, launch, threads_of_row};
-use crate::measure::cuda::placement::{Arena, Placement};
 use crate::measure::reference::{self, Access, adam};
 use crate::ops::{Dtype, Memory, MemoryKind, Pass};
 use cudarc::driver::CudaFunction;
@@ -18,15 +18,15 @@ const WEIGHT_GRADIENTS: [&str; 2] = ["dgamma", "dbeta"];
 
 /// Limits of the device for memory-bound kernels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     /// Streaming multiprocessors.
-    pub(super) processors: u64,
+    pub processors: u64,
     /// Largest dynamic shared memory of a block, in bytes.
-    pub(super) shared_bytes: u64,
+    pub shared_bytes: u64,
 }
 
 /// Why an operator cannot run, if it cannot.
-pub(super) fn refuses(op: &Memory, limits: Limits) -> Option<String> {
+pub fn refuses(op: &Memory, limits: Limits) -> Option<String> {
     if !matches!(op.dtype, Dtype::Fp32 | Dtype::Fp16 | Dtype::Bf16) {
         return Some(format!("{} is a format of GEMMs", op.dtype));
     }
@@ -87,7 +87,7 @@ fn accesses(op: &Memory, access: Access) -> (u64, Option<u64>) {
 const TILE: u64 = 64;
 
 /// A memory-bound operator that is set up.
-pub(super) struct MemoryBound {
+pub struct MemoryBound {
     op: Memory,
     name: &'static str,
     access: Access,
@@ -99,13 +99,7 @@ pub(super) struct MemoryBound {
 }
 
 impl MemoryBound {
-    pub(super) fn new(
-        op: &Memory,
-        driver: &Driver,
-        kernels: &Kernels,
-        limits: Limits,
-        arena: &mut Arena,
-    ) -> Result<Self> {
+    pub fn new(op: &Memory, driver: &Driver, kernels: &Kernels, limits: Limits, arena: &mut Arena) -> Result<Self> {
         if let Some(reason) = refuses(op, limits) {
             return Err(Error::infeasible(reason));
         }

@@ -32,9 +32,9 @@ mod tuning;
 pub use device::CudaDevice;
 
 use crate::error::{Error, Result};
-use crate::measure::cuda::libraries::Library;
 use cudarc::driver::CudaContext;
 use cudarc::driver::result;
+use libraries::Library;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Oldest supported driver, as the version of CUDA: 12.8.

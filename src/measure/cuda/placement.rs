@@ -11,17 +11,17 @@ use std::ops::Range;
 const ALIGNMENT: u64 = 256;
 
 /// Size in bytes of the guard behind each operand, which no kernel may write.
-pub(super) const GUARD: u64 = 256;
+pub const GUARD: u64 = 256;
 
 /// Arena (bump) allocator.
 #[derive(Clone, Debug)]
-pub(super) struct Arena {
+pub struct Arena {
     next: u64,
     end: u64,
 }
 
 impl Arena {
-    pub(super) const fn new(address: u64, bytes: u64) -> Self {
+    pub const fn new(address: u64, bytes: u64) -> Self {
         Self {
             next: address.next_multiple_of(ALIGNMENT),
             end: address + bytes,
@@ -29,16 +29,16 @@ impl Arena {
     }
 
     /// Address of the next allocation.
-    pub(super) const fn start(&self) -> u64 {
+    pub const fn start(&self) -> u64 {
         self.next
     }
 
-    pub(super) const fn left(&self) -> u64 {
+    pub const fn left(&self) -> u64 {
         self.end.saturating_sub(self.next)
     }
 
     /// Allocates this many bytes.
-    pub(super) fn take(&mut self, bytes: u64) -> Result<u64> {
+    pub fn take(&mut self, bytes: u64) -> Result<u64> {
         let bytes = bytes.next_multiple_of(ALIGNMENT);
         if bytes > self.left() {
             return Err(too_large(bytes, self.left()));
@@ -50,7 +50,7 @@ impl Arena {
 }
 
 /// Error for operands that do not fit.
-pub(super) fn too_large(bytes: u64, left: u64) -> Error {
+pub fn too_large(bytes: u64, left: u64) -> Error {
     let shown = |bytes: u64| Bytes::from_bytes(bytes as f64);
     Error::infeasible(format!(
         "operands of {} do not fit into the {} that are left of the pool",
@@ -61,17 +61,17 @@ pub(super) fn too_large(bytes: u64, left: u64) -> Error {
 
 /// One operand of a set.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Slot {
-    pub(super) name: &'static str,
-    pub(super) element: Element,
-    pub(super) elements: u64,
-    pub(super) bytes: u64,
+pub struct Slot {
+    pub name: &'static str,
+    pub element: Element,
+    pub elements: u64,
+    pub bytes: u64,
     /// Offset in its set, in bytes.
-    pub(super) offset: u64,
-    pub(super) is_input: bool,
-    pub(super) is_output: bool,
+    pub offset: u64,
+    pub is_input: bool,
+    pub is_output: bool,
     /// Whether it lies among the inputs that cases share.
-    pub(super) is_shared: bool,
+    pub is_shared: bool,
 }
 
 impl Slot {
@@ -85,7 +85,7 @@ impl Slot {
 
 /// The operands of one operator, in several sets of equal layout.
 #[derive(Clone, Debug)]
-pub(super) struct Placement {
+pub struct Placement {
     slots: Vec<Slot>,
     base: u64,
     set_bytes: u64,
@@ -97,7 +97,7 @@ pub(super) struct Placement {
 impl Placement {
     /// The slots of one set and its size in bytes; an operand that is updated in place has one
     /// slot.
-    pub(super) fn slots(op: &Op) -> Option<(Vec<Slot>, u64)> {
+    pub fn slots(op: &Op) -> Option<(Vec<Slot>, u64)> {
         let operands = reference::operands(op)?;
         let dtype = op.dtype()?;
         let mut slots: Vec<Slot> = Vec::new();
@@ -129,7 +129,7 @@ impl Placement {
     }
 
     /// Takes as many sets as are wanted and fit, at least one.
-    pub(super) fn new(op: &Op, arena: &mut Arena, wanted: impl Fn(u64) -> u64) -> Result<Self> {
+    pub fn new(op: &Op, arena: &mut Arena, wanted: impl Fn(u64) -> u64) -> Result<Self> {
         let (slots, set_bytes) =
             Self::slots(op).ok_or_else(|| Error::infeasible(format!("{op} has no operands on one GPU")))?;
         let sets = wanted(set_bytes).min(arena.left() / set_bytes).max(1);
@@ -147,7 +147,7 @@ impl Placement {
     /// them; what the operator writes, or what is not plain, comes from the arena.
     ///
     /// Where the inputs do not fit behind `home`, they end with the arena.
-    pub(super) fn sharing(op: &Op, arena: &mut Arena, home: u64, wanted: impl Fn(u64) -> u64) -> Result<Self> {
+    pub fn sharing(op: &Op, arena: &mut Arena, home: u64, wanted: impl Fn(u64) -> u64) -> Result<Self> {
         let (mut slots, bytes) =
             Self::slots(op).ok_or_else(|| Error::infeasible(format!("{op} has no operands on one GPU")))?;
         let (mut own, mut shared) = (0, 0);
@@ -173,33 +173,33 @@ impl Placement {
         })
     }
 
-    pub(super) const fn sets(&self) -> u64 {
+    pub const fn sets(&self) -> u64 {
         self.sets
     }
 
     /// Bytes of a set, shared inputs included.
-    pub(super) const fn set_bytes(&self) -> u64 {
+    pub const fn set_bytes(&self) -> u64 {
         self.set_bytes + self.shared.1
     }
 
     /// All sets as (address, bytes), without shared inputs.
-    pub(super) const fn region(&self) -> (u64, u64) {
+    pub const fn region(&self) -> (u64, u64) {
         (self.base, self.set_bytes * self.sets)
     }
 
     /// The shared inputs of all sets.
-    pub(super) const fn shared(&self) -> Range<u64> {
+    pub const fn shared(&self) -> Range<u64> {
         let (base, bytes) = self.shared;
         base..base + bytes * self.sets
     }
 
     /// The inputs that lie in [`Placement::region`].
-    pub(super) fn own_inputs(&self) -> impl Iterator<Item = &Slot> {
+    pub fn own_inputs(&self) -> impl Iterator<Item = &Slot> {
         let slots = self.slots.iter();
         slots.filter(|slot| slot.is_input && !slot.is_shared)
     }
 
-    pub(super) fn operands(&self) -> &[Slot] {
+    pub fn operands(&self) -> &[Slot] {
         &self.slots
     }
 
@@ -208,7 +208,7 @@ impl Placement {
     /// # Panics
     ///
     /// Panics if the operator has no operand of this name, which is a bug in this module.
-    pub(super) fn address(&self, set: u64, name: &str) -> u64 {
+    pub fn address(&self, set: u64, name: &str) -> u64 {
         let slot = self.slots.iter().find(|slot| slot.name == name);
         let slot = slot.unwrap_or_else(|| panic!("no operand `{name}`"));
         let (base, bytes) = match slot.is_shared {

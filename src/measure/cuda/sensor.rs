@@ -1,7 +1,7 @@
 //! Power, temperature and the reasons of the clock from NVML, which comes with the driver, where it
 //! is available: read once a second by a thread, since a call takes up to a millisecond.
 
-use crate::measure::cuda::libraries::Library;
+use super::libraries::Library;
 use crate::measure::device::{ClockReasons, Sensors};
 use libloading::os::unix::{Library as Handle, Symbol};
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -21,13 +21,13 @@ type ReadKind = unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> Status;
 type ReadBits = unsafe extern "C" fn(Device, *mut c_ulonglong) -> Status;
 
 /// The sensors of one GPU.
-pub(super) struct Sensor {
+pub struct Sensor {
     device: Device,
     power: Option<Symbol<Read>>,
     temperature: Option<Symbol<ReadKind>>,
     reasons: Option<Symbol<ReadBits>>,
     /// Version of the driver, such as `580.65.06`.
-    pub(super) driver_version: Option<String>,
+    pub driver_version: Option<String>,
     // The symbols above are of this library.
     _library: Handle,
 }
@@ -38,7 +38,7 @@ unsafe impl Send for Sensor {}
 
 impl Sensor {
     /// The sensors of the GPU at this address on the PCI bus (`00000000:19:00.0`).
-    pub(super) fn open(bus: &str) -> Option<Self> {
+    pub fn open(bus: &str) -> Option<Self> {
         Library::Nvml.require().ok()?;
         let bus = CString::new(bus).ok()?;
         // SAFETY: the library is open already and stays so; this only counts one use more.
@@ -84,7 +84,7 @@ impl Sensor {
     }
 
     /// Current readings.
-    pub(super) fn read(&self) -> Sensors {
+    pub fn read(&self) -> Sensors {
         /// `NVML_TEMPERATURE_GPU`: the sensor of the chip.
         const CHIP: c_uint = 0;
         let (mut milliwatts, mut degrees, mut bits) = (0, 0, 0);
@@ -108,7 +108,7 @@ impl Sensor {
 }
 
 /// A thread that reads sensors once a second.
-pub(super) struct Sampler {
+pub struct Sampler {
     latest: Arc<Mutex<Sensors>>,
     /// Ends the thread when it is dropped.
     stop: Option<Sender<()>>,
@@ -117,7 +117,7 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Reads once now, then once a period.
-    pub(super) fn start(mut read: impl FnMut() -> Sensors + Send + 'static, period: Duration) -> Self {
+    pub fn start(mut read: impl FnMut() -> Sensors + Send + 'static, period: Duration) -> Self {
         let latest = Arc::new(Mutex::new(read()));
         let (stop, stopped) = channel();
         let shared = Arc::clone(&latest);
@@ -135,12 +135,12 @@ impl Sampler {
     }
 
     /// Of the sensors of a GPU.
-    pub(super) fn of(sensor: Sensor) -> Self {
+    pub fn of(sensor: Sensor) -> Self {
         Self::start(move || sensor.read(), PERIOD)
     }
 
     /// The latest readings, at most a period old.
-    pub(super) fn latest(&self) -> Sensors {
+    pub fn latest(&self) -> Sensors {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,7 +15,7 @@ fn numbers(name: &str) -> Option<Vec<u32>> {
 }
 
 /// The tile of a number, as rows and columns of our row-major output: the transpose of cuBLASLt's.
-pub(super) fn tile(number: u32) -> Option<(u32, u32)> {
+pub fn tile(number: u32) -> Option<(u32, u32)> {
     let name = TILES.split_whitespace().nth(number as usize)?;
     match numbers(name)?[..] {
         [columns, rows] => Some((rows, columns)),
@@ -24,7 +24,7 @@ pub(super) fn tile(number: u32) -> Option<(u32, u32)> {
 }
 
 /// The cluster of a number, along rows and columns of our output.
-pub(super) fn cluster(number: u32) -> Option<(u32, u32)> {
+pub fn cluster(number: u32) -> Option<(u32, u32)> {
     let name = CLUSTERS.split_whitespace().nth(number as usize)?;
     match numbers(name)?[..] {
         [columns, rows, _] => Some((rows, columns)),
@@ -34,7 +34,7 @@ pub(super) fn cluster(number: u32) -> Option<(u32, u32)> {
 
 /// Stages of the pipeline, the second figure of names such as `64x4`; none where the kernel chooses
 /// (`64xAUTO`).
-pub(super) const fn stages(number: u32) -> Option<u32> {
+pub const fn stages(number: u32) -> Option<u32> {
     const COUNTS: [u32; 32] = [
         0, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 10, 4, 10, 5, 0, 0, 3,
     ];

@@ -41,17 +41,7 @@ pub fn anchors(sizing: &Sizing<'_>, refuses: &dyn Fn(&Case) -> Option<String>) -
         };
         (Op::Gemm(gemm), Set::Transformer)
     });
-    let kernels = KERNELS.map(|(kind, rows, cols)| {
-        let pass = Pass::Forward;
-        let kernel = Memory {
-            kind,
-            rows,
-            cols,
-            pass,
-            dtype,
-        };
-        (Op::Memory(kernel), Set::Memory)
-    });
+    let kernels = KERNELS.map(|(kind, rows, cols)| (Op::Memory(Memory::forward(kind, rows, cols, dtype)), Set::Memory));
     let attention = Pass::ALL.map(|pass| {
         let attention = Attention {
             pass,

@@ -1,16 +1,10 @@
 //! Plans as TOML: some are built in, others come from a file in the same format; unknown keys are
 //! refused by name.
 
-use super::shares::LAYOUTS;
-use super::{AttentionShares, DeviceRates, MemoryShares, Plan, Set};
+use super::Plan;
 use crate::error::{Error, Result, read_text};
-use crate::measure::stopping::Limits;
-use crate::ops::{Dtype, Layout};
 use crate::toml_text;
-use crate::units::{Seconds, duration};
-use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// The built-in plans by name.
@@ -23,45 +17,6 @@ pub const BUILT_IN: [(&str, &str); 7] = [
     ("gaps", include_str!("../../../data/plans/gaps.toml")),
     ("steps", include_str!("../../../data/plans/steps.toml")),
 ];
-
-/// A plan file; what has a default may be left out.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    name: String,
-    budget: String,
-    soak: String,
-    anchors: u32,
-    anchor_period: String,
-    shortest_us: f64,
-    longest_us: f64,
-    #[serde(default)]
-    chain_us: Option<f64>,
-    #[serde(default)]
-    fewest: Option<usize>,
-    #[serde(default = "once")]
-    few_rows: f64,
-    dtypes: BTreeMap<Dtype, f64>,
-    #[serde(default = "layouts")]
-    layouts: BTreeMap<Layout, f64>,
-    #[serde(default)]
-    attention: AttentionShares,
-    #[serde(default)]
-    memory: MemoryShares,
-    #[serde(default)]
-    own_kernels: bool,
-    sets: BTreeMap<Set, u32>,
-    #[serde(default)]
-    scale: Option<DeviceRates>,
-}
-
-fn once() -> f64 {
-    1.0
-}
-
-fn layouts() -> BTreeMap<Layout, f64> {
-    BTreeMap::from(LAYOUTS)
-}
 
 /// The plan of this name, else that of the file.
 pub fn find(name: &str) -> Result<Plan> {
@@ -79,115 +34,83 @@ pub fn find(name: &str) -> Result<Plan> {
 
 /// Parses a plan; `place` names the file in messages.
 pub fn parse(text: &str, place: &str) -> Result<Plan> {
-    let document: Document = toml_text::parse(text, place)
+    let plan = toml_text::parse(text, place)
         .map_err(|error| Error::bad_input(format!("{error}; allowed: a plan as docs/measure.md describes it")))?;
-    check(&document, place)?;
-    let usual = Limits::default();
-    let time = |name: &str, text: &str| {
-        duration(text).map_err(|allowed| Error::field(place, name, format!("`{text}`"), &allowed))
-    };
-    Ok(Plan {
-        budget: time("budget", &document.budget)?,
-        soak: time("soak", &document.soak)?,
-        anchor_period: time("anchor_period", &document.anchor_period)?,
-        name: document.name,
-        anchors: document.anchors as usize,
-        shortest: Seconds::from_micros(document.shortest_us),
-        longest: Seconds::from_micros(document.longest_us),
-        chain: document.chain_us.map_or(usual.chain, Seconds::from_micros),
-        fewest: document.fewest.unwrap_or(usual.fewest),
-        few_rows: document.few_rows,
-        dtypes: document.dtypes.into_iter().collect(),
-        layouts: document.layouts.into_iter().collect(),
-        attention: document.attention,
-        memory: document.memory,
-        own_kernels: document.own_kernels,
-        sets: document
-            .sets
-            .into_iter()
-            .map(|(set, cases)| (set, cases as usize))
-            .collect(),
-        rates: document.scale,
-    })
+    check(&plan, place)?;
+    Ok(plan)
 }
 
 /// Refuses the first value that is out of range.
-fn check(document: &Document, place: &str) -> Result<()> {
-    let require = |holds: bool, name: &str, value: &dyn Display, allowed: &str| match holds {
+fn check(plan: &Plan, place: &str) -> Result<()> {
+    let some = |name: &str, is_there: bool, allowed: &str| match is_there {
         true => Ok(()),
-        false => Err(Error::field(place, name, value, allowed)),
+        false => Err(Error::field(place, name, "empty", allowed)),
     };
-    let holds = !document.name.trim().is_empty();
-    require(holds, "name", &"empty", "a text")?;
-    let (shortest, longest) = (document.shortest_us, document.longest_us);
-    let holds = (1e-3..=1e7).contains(&shortest);
-    require(holds, "shortest_us", &shortest, "0.001 to 1e7")?;
-    let allowed = "more than `shortest_us`, at most 1e7";
-    let holds = longest > shortest && longest <= 1e7;
-    require(holds, "longest_us", &longest, allowed)?;
+    let number = |name: &str, value: f64, range: RangeInclusive<f64>, allowed: &str| match range.contains(&value) {
+        true => Ok(()),
+        // Digits that a time in seconds adds to one in microseconds are not printed.
+        false => Err(Error::field(place, name, value as f32, allowed)),
+    };
+    some("name", !plan.name.trim().is_empty(), "a text")?;
+    let (shortest, longest) = (plan.shortest.micros(), plan.longest.micros());
+    number("shortest_us", shortest, 1e-3..=1e7, "0.001 to 1e7")?;
+    let range = shortest.next_up()..=1e7;
+    number("longest_us", longest, range, "more than `shortest_us`, at most 1e7")?;
     let allowed = "a format with its weight, such as { bf16 = 1.0 }";
-    require(!document.dtypes.is_empty(), "dtypes", &"empty", allowed)?;
+    some("dtypes", !plan.dtypes.is_empty(), allowed)?;
     let allowed = "a layout with its weight, such as { tn = 1.0 }";
-    require(!document.layouts.is_empty(), "layouts", &"empty", allowed)?;
-    let dtypes = document.dtypes.iter();
-    let dtypes = dtypes.map(|(dtype, weight)| (format!("dtypes.{dtype}"), *weight));
-    let layouts = document.layouts.iter();
-    let layouts = layouts.map(|(layout, weight)| (format!("layouts.{layout}"), *weight));
+    some("layouts", !plan.layouts.is_empty(), allowed)?;
+    let dtypes = plan
+        .dtypes
+        .iter()
+        .map(|(dtype, weight)| (format!("dtypes.{dtype}"), weight));
+    let layouts = plan
+        .layouts
+        .iter()
+        .map(|(layout, weight)| (format!("layouts.{layout}"), weight));
     for (name, weight) in dtypes.chain(layouts) {
-        let holds = weight > 0.0 && weight <= 1e6;
         let allowed = "a weight of more than 0, at most 1e6";
-        require(holds, &name, &weight, allowed)?;
+        number(&name, *weight, f64::MIN_POSITIVE..=1e6, allowed)?;
     }
-    let (attention, memory) = (&document.attention, &document.memory);
     let (name, allowed) = ("attention.head_dims", "at least one head size, 8 to 512");
-    require(!attention.head_dims.is_empty(), name, &"empty", allowed)?;
-    for head_dim in &attention.head_dims {
-        require((8..=512).contains(head_dim), name, head_dim, allowed)?;
+    some(name, !plan.attention.head_dims.is_empty(), allowed)?;
+    for &head_dim in &plan.attention.head_dims {
+        number(name, head_dim as f64, 8.0..=512.0, allowed)?;
     }
-    let shares = attention.shares();
-    let shares = shares.map(|(name, share)| (format!("attention.{name}"), share));
-    let presets = ("memory.presets".to_owned(), memory.presets);
-    for (name, share) in shares.into_iter().chain([presets]) {
-        let holds = (0.0..=1.0).contains(&share);
-        require(holds, &name, &share, "a share from 0 to 1")?;
+    let shares = plan.attention.shares().into_iter();
+    for (name, share) in shares.chain([("memory.presets", plan.memory.presets)]) {
+        number(name, share, 0.0..=1.0, "a share from 0 to 1")?;
     }
-    let [least, most] = attention.tokens;
-    let holds = 1 <= least && least <= most && most <= 1 << 20;
-    let tokens = format!("[{least}, {most}]");
-    let allowed = "the least and the most of 1 to 1048576 tokens";
-    require(holds, "attention.tokens", &tokens, allowed)?;
-    let holds = (1.0..=100.0).contains(&document.few_rows);
-    require(holds, "few_rows", &document.few_rows, "1 to 100")?;
-    let (name, allowed) = ("memory.kinds", "at least one kernel, such as [\"adam\"]");
-    require(!memory.kinds.is_empty(), name, &"empty", allowed)?;
+    let [least, most] = plan.attention.tokens;
+    if !(1..=most.min(1 << 20)).contains(&least) || most > 1 << 20 {
+        let allowed = "the least and the most of 1 to 1048576 tokens";
+        return Err(Error::field(
+            place,
+            "attention.tokens",
+            format!("[{least}, {most}]"),
+            allowed,
+        ));
+    }
+    number("few_rows", plan.few_rows, 1.0..=100.0, "1 to 100")?;
+    let allowed = "at least one kernel, such as [\"adam\"]";
+    some("memory.kinds", !plan.memory.kinds.is_empty(), allowed)?;
     let allowed = "at least one set with a number of cases of 1 or more";
-    let holds = document.sets.values().any(|&cases| cases > 0);
-    require(holds, "sets", &"empty", allowed)?;
-    for (set, cases) in &document.sets {
-        let name = format!("sets.{set}");
-        require(*cases <= 1_000_000, &name, cases, "0 to 1000000")?;
+    some("sets", plan.sets.iter().any(|(_, cases)| *cases > 0), allowed)?;
+    for (set, cases) in &plan.sets {
+        number(&format!("sets.{set}"), *cases as f64, 0.0..=1e6, "0 to 1000000")?;
     }
-    let anchors = document.anchors;
-    require(anchors <= 1000, "anchors", &anchors, "0 to 1000")?;
-    if let Some(chain) = document.chain_us {
-        let holds = (10.0..=1e5).contains(&chain);
-        require(holds, "chain_us", &chain, "10 to 1e5")?;
-    }
-    if let Some(fewest) = document.fewest {
-        let holds = (3..=7).contains(&fewest);
-        require(holds, "fewest", &fewest, "3 to 7")?;
-    }
-    let Some(rates) = &document.scale else {
+    number("anchors", plan.anchors as f64, 0.0..=1000.0, "0 to 1000")?;
+    number("chain_us", plan.chain.micros(), 10.0..=1e5, "10 to 1e5")?;
+    number("fewest", plan.fewest as f64, 3.0..=7.0, "3 to 7")?;
+    let Some(rates) = &plan.rates else {
         return Ok(());
     };
     let arithmetic = rates.gemm_flops_per_s.values();
     let arithmetic = arithmetic.chain(rates.attention_flops_per_s.values());
     for rate in arithmetic.chain(&rates.memory_bytes_per_s) {
-        let holds = (1e3..=1e20).contains(rate);
-        require(holds, "scale", rate, "rates of 1e3 to 1e20")?;
+        number("scale", *rate, 1e3..=1e20, "rates of 1e3 to 1e20")?;
     }
-    let holds = (1e-3..=1e6).contains(&rates.floor_us);
-    require(holds, "scale.floor_us", &rates.floor_us, "0.001 to 1e6")
+    number("scale.floor_us", rates.floor_us, 1e-3..=1e6, "0.001 to 1e6")
 }
 
 #[cfg(test)]
@@ -226,7 +149,7 @@ mod tests {
             (
                 "budget = \"2m\"",
                 "budget = \"2 minutes\"",
-                "mine.toml: `budget` is `2 minutes`; allowed: a number",
+                "mine.toml: line 3: `2 minutes` is no duration: a number with its unit",
             ),
             (
                 "longest_us = 10000",

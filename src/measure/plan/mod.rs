@@ -25,10 +25,11 @@ use crate::dataset::{Row, is_own_kernel};
 use crate::error::{Error, Result};
 use crate::ops::{Attention, Dtype, Gemm, Layout, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
-use crate::units::{Bytes, Seconds};
-use serde::Serialize;
-use shares::weighted;
-use std::collections::HashSet;
+use crate::units::{Bytes, Seconds, duration};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use shares::{LAYOUTS, weighted};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -60,52 +61,100 @@ named_enum! {
 }
 
 /// A plan as its file describes it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Name.
     pub name: String,
     /// Time that the run may take on the device's clock.
+    #[serde(deserialize_with = "span")]
     pub budget: Duration,
     /// Warm-up of the device before the first timing.
+    #[serde(deserialize_with = "span")]
     pub soak: Duration,
     /// Largest number of anchors: cases timed again and again to measure the drift.
     pub anchors: usize,
     /// Time between two visits of the anchors.
+    #[serde(deserialize_with = "span")]
     pub anchor_period: Duration,
     /// Least time of a call at full rate; a tenth of the device's floor, if that is more.
-    #[serde(rename = "shortest_us", serialize_with = "micros")]
+    #[serde(rename = "shortest_us", with = "micros")]
     pub shortest: Seconds,
     /// Longest time of a call.
-    #[serde(rename = "longest_us", serialize_with = "micros")]
+    #[serde(rename = "longest_us", with = "micros")]
     pub longest: Seconds,
     /// Target device time of one replay of a chain.
-    #[serde(
-        rename = "chain_us",
-        serialize_with = "micros",
-        skip_serializing_if = "is_usual_chain"
-    )]
+    #[serde(rename = "chain_us", with = "micros", default = "usual_chain")]
     pub chain: Seconds,
     /// Least number of replays of a call over 1 ms.
-    #[serde(skip_serializing_if = "is_usual_fewest")]
+    #[serde(default = "usual_fewest")]
     pub fewest: usize,
     /// How much oftener GEMMs of 17 to 512 rows are drawn than others.
-    #[serde(skip_serializing_if = "is_one")]
+    #[serde(default = "once")]
     pub few_rows: f64,
     /// Number formats with their shares of the cases.
-    pub dtypes: Vec<(Dtype, f64)>,
+    #[serde(deserialize_with = "pairs")]
+    pub dtypes: Shares<Dtype>,
     /// Layouts of GEMMs with their shares of the cases.
-    pub layouts: Vec<(Layout, f64)>,
+    #[serde(deserialize_with = "pairs", default = "usual_layouts")]
+    pub layouts: Shares<Layout>,
     /// What the attention set consists of.
+    #[serde(default)]
     pub attention: AttentionShares,
     /// What the set of memory-bound kernels consists of.
+    #[serde(default)]
     pub memory: MemoryShares,
     /// Whether kernels are timed that no framework runs ([`is_own_kernel`]).
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub own_kernels: bool,
     /// Number of cases wanted of each set.
+    #[serde(deserialize_with = "pairs")]
     pub sets: Vec<(Set, usize)>,
     /// Rates to use instead of a probe.
+    #[serde(rename = "scale")]
     pub rates: Option<DeviceRates>,
+}
+
+fn once() -> f64 {
+    1.0
+}
+
+fn usual_chain() -> Seconds {
+    Limits::default().chain
+}
+
+fn usual_fewest() -> usize {
+    Limits::default().fewest
+}
+
+fn usual_layouts() -> Shares<Layout> {
+    BTreeMap::from(LAYOUTS).into_iter().collect()
+}
+
+/// A table as pairs in the order of its keys.
+fn pairs<'de, K: Deserialize<'de> + Ord, V: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Vec<(K, V)>, D::Error> {
+    Ok(BTreeMap::deserialize(from)?.into_iter().collect())
+}
+
+fn span<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    duration(&text).map_err(|needed| D::Error::custom(format!("`{text}` is no duration: {needed}")))
+}
+
+/// Times as microseconds.
+mod micros {
+    use super::{Deserialize, Deserializer, Seconds};
+    use serde::Serializer;
+
+    pub fn serialize<S: Serializer>(time: &Seconds, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(time.micros())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Seconds, D::Error> {
+        f64::deserialize(from).map(Seconds::from_micros)
+    }
 }
 
 impl Plan {
@@ -132,24 +181,6 @@ impl Plan {
     }
 }
 
-fn micros<S: serde::Serializer>(time: &Seconds, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.micros())
-}
-
-// Plans that leave a key out have the digest of before there was that key.
-
-fn is_usual_chain(chain: &Seconds) -> bool {
-    *chain == Limits::default().chain
-}
-
-fn is_one(weight: &f64) -> bool {
-    *weight == 1.0
-}
-
-fn is_usual_fewest(fewest: &usize) -> bool {
-    *fewest == Limits::default().fewest
-}
-
 /// A case and the set it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
@@ -169,7 +200,7 @@ impl Planned {
 }
 
 /// What is drawn from, with its shares.
-type Shares<T> = Vec<(T, f64)>;
+pub type Shares<T> = Vec<(T, f64)>;
 
 /// A memory-bound kernel and its pass.
 type Kernel = (MemoryKind, Pass);
@@ -178,7 +209,7 @@ type Kernel = (MemoryKind, Pass);
 #[derive(Clone, Debug)]
 pub struct Supported {
     /// Formats with their shares.
-    pub dtypes: Vec<(Dtype, f64)>,
+    pub dtypes: Shares<Dtype>,
     /// Layouts with their shares, by format.
     layouts: Vec<(Dtype, Shares<Layout>)>,
     /// Formats of memory-bound kernels with their shares.

@@ -11,11 +11,6 @@ pub const LAYOUTS: [(Layout, f64); 3] = [(Layout::Tn, 0.6), (Layout::Nn, 0.2), (
 /// Lengths of whole sequences where a plan names none.
 const TOKENS: [u64; 2] = [64, 32_768];
 
-// Plans that leave the lengths out have the digest of before there was that key.
-fn is_usual(tokens: &[u64; 2]) -> bool {
-    *tokens == TOKENS
-}
-
 /// What the attention set consists of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -31,7 +26,6 @@ pub struct AttentionShares {
     /// Share of lengths that need not be a multiple of 128 tokens.
     pub off_grid: f64,
     /// Least and greatest length of whole sequences.
-    #[serde(skip_serializing_if = "is_usual")]
     pub tokens: [u64; 2],
 }
 
@@ -49,13 +43,13 @@ impl Default for AttentionShares {
 }
 
 impl AttentionShares {
-    /// The shares by name.
+    /// The shares by their names in a plan.
     pub fn shares(&self) -> [(&'static str, f64); 4] {
         [
-            ("bidirectional", self.bidirectional),
-            ("backward", self.backward),
-            ("decode", self.decode),
-            ("off_grid", self.off_grid),
+            ("attention.bidirectional", self.bidirectional),
+            ("attention.backward", self.backward),
+            ("attention.decode", self.decode),
+            ("attention.off_grid", self.off_grid),
         ]
     }
 }
@@ -110,7 +104,7 @@ impl MemoryShares {
 /// # Panics
 ///
 /// Panics without anything to choose from.
-pub(super) fn weighted<T: Copy>(from: &[(T, f64)], at: f64) -> T {
+pub fn weighted<T: Copy>(from: &[(T, f64)], at: f64) -> T {
     let total: f64 = from.iter().map(|(_, weight)| weight).sum();
     let mut left = at * total;
     for &(one, weight) in from {
@@ -123,7 +117,7 @@ pub(super) fn weighted<T: Copy>(from: &[(T, f64)], at: f64) -> T {
 }
 
 /// Merges lists so that every beginning holds each in proportion to its weight, until it ends.
-pub(super) fn in_shares<T>(lists: Vec<(f64, Vec<T>)>) -> impl Iterator<Item = T> {
+pub fn in_shares<T>(lists: Vec<(f64, Vec<T>)>) -> impl Iterator<Item = T> {
     let mut placed: Vec<(f64, T)> = Vec::new();
     for (weight, list) in lists {
         let numbered = (0u32..).zip(list);

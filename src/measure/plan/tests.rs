@@ -337,16 +337,16 @@ fn the_digest_of_a_plan_follows_from_its_canonical_text() {
     let text = concat!(
         r#"{"name":"quick","budget":{"secs":120,"nanos":0},"soak":{"secs":5,"nanos":0},"#,
         r#""anchors":24,"anchor_period":{"secs":30,"nanos":0},"shortest_us":0.25,"longest_us":10000.0,"#,
-        r#""dtypes":[["bf16",0.5],["fp32",2.0]],"#,
+        r#""chain_us":1000.0,"fewest":7,"few_rows":1.0,"dtypes":[["bf16",0.5],["fp32",2.0]],"#,
         r#""layouts":[["tn",1.0]],"#,
-        r#""attention":{"head_dims":[64,112],"bidirectional":0.5,"backward":0.5,"decode":0.2,"off_grid":0.3},"#,
-        r#""memory":{"kinds":["adam"],"presets":0.5},"sets":[["sobol",7]],"#,
-        r#""rates":null}"#
+        r#""attention":{"head_dims":[64,112],"bidirectional":0.5,"backward":0.5,"decode":0.2,"off_grid":0.3,"#,
+        r#""tokens":[64,32768]},"memory":{"kinds":["adam"],"presets":0.5},"own_kernels":false,"#,
+        r#""sets":[["sobol",7]],"scale":null}"#
     );
     assert_eq!(plan.canonical(), text);
-    assert_eq!(plan.digest(), "d2d62dd8c0a4a723");
+    assert_eq!(plan.digest(), "a0b16eecf7dfdf93");
     plan.anchors += 1;
-    assert_eq!(plan.digest(), "9c23376c33a84eee");
+    assert_eq!(plan.digest(), "53018d977109de0e");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! A chain of calls over rotating operand sets, and its time.
 
+use super::operands::{Operands, PoolSlices, input_bytes, operands};
+use super::{Clock, MOST_BYTES, Portable, cold_bytes};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
 use crate::measure::device::{Cache, Case, Chain, Replay};
-use crate::measure::portable::operands::{Operands, PoolSlices, input_bytes, operands};
-use crate::measure::portable::{Clock, MOST_BYTES, Portable, cold_bytes};
 use crate::ops::Op;
 use crate::units::Seconds;
 use std::fmt;
@@ -106,7 +106,7 @@ impl Clock {
 }
 
 /// The error of an operation that burn reports as failed.
-pub(super) fn failed(error: impl fmt::Display) -> Error {
+pub fn failed(error: impl fmt::Display) -> Error {
     let reason = error.to_string().replace('\n', " ");
     Error::infeasible(format!("burn could not run the operator: {reason}"))
 }

@@ -1,12 +1,12 @@
 //! Compares every operator that burn runs here with the reference, on small shapes that no tile
 //! divides.
 
+use super::SupportedGemms;
+use super::chain::failed;
+use super::operands::{self, HostValues};
 use crate::error::Result;
 use crate::measure::device::Checked;
 use crate::measure::path::KernelPath;
-use crate::measure::portable::SupportedGemms;
-use crate::measure::portable::chain::failed;
-use crate::measure::portable::operands::{self, HostValues};
 use crate::measure::reference;
 use crate::ops::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
 use burn::tensor::{DType, Device};

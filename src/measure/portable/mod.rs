@@ -20,9 +20,9 @@ use crate::arch::{Architecture, Workload};
 use crate::error::Result;
 use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, NotRun, Sensors, Step};
 use crate::measure::path::{KernelPath, Refusals};
-use crate::measure::portable::chain::PortableChain;
-use crate::measure::portable::operands::Pool;
 use crate::ops::{Dtype, Gemm, Layout, Op};
+use chain::PortableChain;
+use operands::Pool;
 use std::time::{Duration, Instant};
 
 /// Version of burn in every row; a test compares it with `Cargo.toml`.

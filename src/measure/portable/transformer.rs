@@ -193,20 +193,20 @@ fn written(cache: Tensor<4>, new: Tensor<4>) -> Tensor<4> {
 }
 
 /// The heads of queries, keys or values in what one GEMM makes of all tokens.
-pub(super) fn heads_of(mixed: &Tensor<2>, index: usize, shape: [usize; 4]) -> Tensor<4> {
+pub fn heads_of(mixed: &Tensor<2>, index: usize, shape: [usize; 4]) -> Tensor<4> {
     let width = shape[2] * shape[3];
     let part = mixed.clone().narrow(1, index * width, width);
     part.reshape(shape).swap_dims(1, 2)
 }
 
 /// The outputs of all heads side by side, a row a token.
-pub(super) fn rows_of(heads: Tensor<4>) -> Tensor<2> {
+pub fn rows_of(heads: Tensor<4>) -> Tensor<2> {
     let [batch, count, seq, width] = heads.dims();
     heads.swap_dims(1, 2).reshape([batch * seq, count * width])
 }
 
 /// Rotates pairs of elements half a head apart.
-pub(super) fn rotated(part: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
+pub fn rotated(part: Tensor<4>, [cosines, sines]: &[Tensor<4>; 2]) -> Tensor<4> {
     let half = part.dims()[3] / 2;
     let (left, right) = (part.clone().narrow(3, 0, half), part.clone().narrow(3, half, half));
     part * cosines.clone() + Tensor::cat(vec![right.neg(), left], 3) * sines.clone()

@@ -1,10 +1,10 @@
 //! A GPU through wgpu: its adapter, its identity, and the time between two timestamps.
 
+use super::chain::failed;
+use super::{BURN, Clock, Portable, SupportedGemms, host};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::measure::device::{DriverInfo, Identity, device_name};
-use crate::measure::portable::chain::failed;
-use crate::measure::portable::{BURN, Clock, Portable, SupportedGemms, host};
 use crate::ops::{Dtype, Layout};
 use burn::tensor::wgpu::wgpu::DeviceType;
 use burn::tensor::{DType, Device, DeviceKind, ProfileOptions};

@@ -25,7 +25,7 @@ fn queries(op: &Attention) -> impl Iterator<Item = (usize, Range<usize>)> {
     })
 }
 
-pub(super) fn operands(op: &Attention) -> Operands {
+pub fn operands(op: &Attention) -> Operands {
     use Element::{Single, Tensor};
     let rows = op.batch * op.heads * op.seq_q;
     let keys = op.batch * op.kv_heads * op.seq_kv;
@@ -42,7 +42,7 @@ pub(super) fn operands(op: &Attention) -> Operands {
     }
 }
 
-pub(super) fn inputs(op: &Attention, random: &mut Random) -> Vec<Vec<f32>> {
+pub fn inputs(op: &Attention, random: &mut Random) -> Vec<Vec<f32>> {
     let sizes: Vec<_> = operands(op).inputs.iter().map(|o| o.elements).collect();
     let mut inputs: Vec<_> = sizes[..3].iter().map(|&n| random.normals(n)).collect();
     if op.pass == Pass::Backward {
@@ -62,7 +62,7 @@ pub(super) fn inputs(op: &Attention, random: &mut Random) -> Vec<Vec<f32>> {
     inputs
 }
 
-pub(super) fn run(op: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
+pub fn run(op: &Attention, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     match op.pass {
         Pass::Forward => forward(op, inputs),
         Pass::Backward => backward(op, inputs),

@@ -1,6 +1,6 @@
 //! GEMMs in all layouts.
 
-use crate::measure::reference::{Element, Operands};
+use super::{Element, Operands};
 use crate::ops::{Gemm, Layout};
 
 /// Whether the `(m, k)` operand is stored as `(k, m)`, and the `(k, n)` operand as `(n, k)`: the
@@ -14,7 +14,7 @@ pub const fn transposed(layout: Layout) -> (bool, bool) {
     }
 }
 
-pub(super) fn operands(op: &Gemm) -> Operands {
+pub fn operands(op: &Gemm) -> Operands {
     Operands::new(
         &[
             ("a", Element::Tensor, op.batch * op.m * op.k),
@@ -24,7 +24,7 @@ pub(super) fn operands(op: &Gemm) -> Operands {
     )
 }
 
-pub(super) fn run(op: &Gemm, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
+pub fn run(op: &Gemm, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let (m, n, k) = (op.m as usize, op.n as usize, op.k as usize);
     let (first_transposed, second_transposed) = transposed(op.layout);
     let mut output = Vec::with_capacity(op.batch as usize * m * n);

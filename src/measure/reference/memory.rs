@@ -132,7 +132,7 @@ fn operand(op: &Memory, name: &'static str) -> Option<Operand> {
     })
 }
 
-pub(super) fn operands(op: &Memory) -> Option<Operands> {
+pub fn operands(op: &Memory) -> Option<Operands> {
     let (reads, writes) = kernel(op)?.2.split_once("->")?;
     // Weights in single precision need no copy in the format of the operands.
     let is_there = |name: &&str| *name != "low" || op.dtype.size() < 4;
@@ -146,7 +146,7 @@ pub(super) fn operands(op: &Memory) -> Option<Operands> {
     })
 }
 
-pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
+pub fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
     let mut drawn: Vec<Vec<f32>> = Vec::new();
     for Operand { name, elements, .. } in operands(op).unwrap_or_default().inputs {
         // Statistics and probabilities follow from the rounded inputs.
@@ -180,7 +180,7 @@ pub(super) fn inputs(op: &Memory, random: &mut Random) -> Vec<Vec<f32>> {
     drawn
 }
 
-pub(super) fn run(op: &Memory, inputs: Values) -> Values {
+pub fn run(op: &Memory, inputs: Values) -> Values {
     let Some((kernel, operands)) = kernel(op).zip(operands(op)) else {
         return Vec::new();
     };
@@ -308,7 +308,7 @@ fn moments(kind: K, row: &[f64]) -> (f64, f64) {
     (centre, 1.0 / (mean(squares, row.len()) + EPSILON).sqrt())
 }
 
-pub(super) fn log_sum_exp(row: &[f64]) -> f64 {
+pub fn log_sum_exp(row: &[f64]) -> f64 {
     let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     largest + row.iter().map(|x| (x - largest).exp()).sum::<f64>().ln()
 }

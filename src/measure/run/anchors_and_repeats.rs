@@ -16,7 +16,7 @@ const ANCHOR_SHARE: f64 = 0.05;
 
 impl Run<'_> {
     /// Times every anchor; the first visit drops the anchors beyond [`ANCHOR_SHARE`].
-    pub(super) fn visit_anchors(&mut self, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
+    pub fn visit_anchors(&mut self, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
         let begin = self.spent();
         let period = self.options.plan.anchor_period.min(self.options.budget / 4);
         let first = self.anchor_cost.is_zero();
@@ -39,7 +39,7 @@ impl Run<'_> {
 
     /// The earliest row without a repeat, once it is old enough; with an empty queue the age does
     /// not matter, and one of [`REPEAT_EVERY`] rows is repeated.
-    pub(super) fn repeat(&mut self) -> Option<Planned> {
+    pub fn repeat(&mut self) -> Option<Planned> {
         let budget = self.options.budget;
         let mut after = REPEAT_AFTER.max(budget / 6).min(budget / 4);
         if self.queue.is_empty() {

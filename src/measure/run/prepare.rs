@@ -1,38 +1,35 @@
 //! Everything before the first timing: room on the disk, right results, rates, cases.
 
+use super::fair_share::FairShare;
+use super::queue::Queue;
+use super::scheduler::Run;
 use super::{Event, Options, Watch};
 use crate::dataset::steps::MeasuredStep;
-use crate::dataset::{Row, Skipped, is_timing};
+use crate::dataset::{Role, Row, Skipped, is_timing};
 use crate::error::Result;
-use crate::measure::checks::{Verdict, verify};
+use crate::measure::checks::verify;
 use crate::measure::device::{Case, Device};
 use crate::measure::journal::{Earlier, Header, Journal, RunKey};
 use crate::measure::path::KernelPath;
-use crate::measure::plan::{self, DeviceRates, Planned, PlannedStep, Set, Sizing, Supported};
-use std::collections::{HashSet, VecDeque};
+use crate::measure::plan::{self, DeviceRates, Planned, Set, Sizing, Supported};
+use crate::measure::protocol::Clocks;
+use crate::measure::stopping::Limits;
+use crate::units::Seconds;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 /// Upper bound of the bytes of a row in the journal and of its copies.
 const ROW_BYTES: usize = 1000;
 
-/// State of a run before its first case.
-pub struct Prepared<'a> {
-    pub header: Header,
-    pub verdict: Verdict,
-    pub sizing: Sizing<'a>,
-    pub queue: VecDeque<Planned>,
-    pub steps: VecDeque<PlannedStep>,
-    pub skipped: Skipped,
-}
-
-/// Checks disk and device, probes the rates and queues the cases.
+/// Opens the journal, checks disk and device, probes the rates and queues the cases; the run began at `start`.
 pub fn prepare<'a>(
-    device: &mut dyn Device,
-    options: &Options<'a>,
-    key: RunKey,
-    earlier: &Earlier,
-    journal: &Journal,
+    device: &'a mut dyn Device,
+    options: &'a Options<'a>,
+    start: Duration,
     watch: &mut Watch<'_>,
-) -> Result<Prepared<'a>> {
+) -> Result<Run<'a>> {
+    let key = RunKey::new(device.identity(), options.plan, options.seed, options.shard);
+    let (mut journal, earlier) = Journal::open(options.out, options.existing, &key)?;
     let plan = options.plan;
     let rows = plan.sets.iter().map(|(set, cases)| match set {
         // Two visits of a step with its architecture.
@@ -79,7 +76,7 @@ pub fn prepare<'a>(
         max_bytes,
         seed: options.seed,
     };
-    let (queue, mut skipped) = queue(device, options, &sizing, earlier);
+    let (cases, mut skipped) = queue(device, options, &sizing, &earlier);
     skipped.merge(&failed);
     let mut steps = sizing.steps();
     // Each shape comes as often as it is visited; earlier visits are done.
@@ -90,15 +87,55 @@ pub fn prepare<'a>(
         found.map(|place| done.swap_remove(place));
         options.shard.holds_step(step) && found.is_none()
     });
+    let queue = Queue::new(cases);
     let cases = queue.len() + steps.len();
     let _ = watch(&Event::Planned { cases });
-    Ok(Prepared {
-        verdict,
+    journal.begin(&header)?;
+    let is_anchor = |row: &&Row| row.measured.as_ref().is_some_and(|about| about.role == Role::Anchor);
+    let mut anchors: Vec<Planned> = Vec::new();
+    for planned in earlier.rows.iter().filter(is_anchor).filter_map(Planned::of) {
+        if !anchors.contains(&planned) {
+            anchors.push(planned);
+        }
+    }
+    let times = earlier
+        .rows
+        .iter()
+        .flat_map(|row| &row.measured)
+        .map(|about| about.at_s);
+    Ok(Run {
+        shares: FairShare::new(&queue, options.budget),
+        earlier: times.fold(0.0, f64::max),
+        next_repeat: earlier.rows.len(),
+        shared: header.shared(),
         header,
+        verdict,
         sizing,
         queue,
-        steps: steps.into(),
         skipped,
+        planned_steps: steps.into(),
+        rows: earlier.rows,
+        steps: earlier.steps,
+        steps_done: 0,
+        longest_step: None,
+        device,
+        options,
+        journal,
+        start,
+        anchors,
+        added: 0,
+        clocks: Clocks::default(),
+        limits: Limits {
+            chain: plan.chain,
+            fewest: plan.fewest,
+            ..Limits::default()
+        },
+        anchor_cost: Duration::ZERO,
+        next_anchors: Duration::ZERO,
+        repeats: 0,
+        failures: BTreeMap::new(),
+        lost: None,
+        busy: Seconds::ZERO,
     })
 }
 
@@ -109,7 +146,7 @@ fn queue(
     options: &Options<'_>,
     sizing: &Sizing<'_>,
     earlier: &Earlier,
-) -> (VecDeque<Planned>, Skipped) {
+) -> (Vec<Planned>, Skipped) {
     let is_done = |row: &&Row| is_timing(row) || Case::of(row).slow_sums;
     let own = earlier.rows.iter().filter(is_done);
     let done: HashSet<Case> = own.map(Case::of).collect();
@@ -124,7 +161,7 @@ fn queue(
         let refusal = device.refuses(case);
         refusal.or_else(|| options.plan.leaves_out(stack, &case.op))
     };
-    let mut queue = VecDeque::new();
+    let mut queue = Vec::new();
     let cases = sizing.cases();
     for &(set, wanted) in &options.plan.sets {
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
@@ -144,7 +181,7 @@ fn queue(
         if let Some(reason) = refuses(case) {
             skipped.add(&format!("refused: {reason}"), 1);
         } else if !done.contains(case) && !failed.contains(case.canonical().as_str()) {
-            queue.push_back(planned);
+            queue.push(planned);
         }
     }
     (queue, skipped)

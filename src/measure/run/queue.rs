@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Number of cases at the front of each queue that a device may set up ahead, and of which one that
 /// is ready may overtake those that are not.
-pub(super) const LOOK_AHEAD: usize = 64;
+pub const LOOK_AHEAD: usize = 64;
 
 /// A case with its place in the order of the plan.
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,14 @@
 //! stops in time.
 
 use super::fair_share::FairShare;
-use super::prepare::Prepared;
 use super::queue::Queue;
 use super::{Ended, Event, Options, Watch};
 use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{Measured, Role, Row, Skipped, line};
 use crate::error::Result;
+use crate::measure::checks::Verdict;
 use crate::measure::device::{Case, Device};
-use crate::measure::journal::{Earlier, Header, Journal};
+use crate::measure::journal::{Header, Journal};
 use crate::measure::path::KernelPath;
 use crate::measure::plan::{Planned, PlannedStep, Sizing};
 use crate::measure::protocol::{Clocks, Timing, time};
@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Every so many cases, one is a repeat.
-pub(super) const REPEAT_EVERY: usize = 20;
+pub const REPEAT_EVERY: usize = 20;
 
 /// Largest share of the budget that the soak takes.
 const SOAK_SHARE: f64 = 0.05;
@@ -30,99 +30,46 @@ const FAILURES: u32 = 16;
 
 /// The state of a run.
 pub struct Run<'a> {
-    pub(super) device: &'a mut dyn Device,
-    pub(super) options: &'a Options<'a>,
+    pub device: &'a mut dyn Device,
+    pub options: &'a Options<'a>,
     pub header: Header,
-    pub(super) sizing: Sizing<'a>,
-    shared: line::Shared,
+    pub verdict: Verdict,
+    pub sizing: Sizing<'a>,
+    pub shared: line::Shared,
     pub journal: Journal,
-    start: Duration,
+    pub start: Duration,
     /// End of the run that is continued, in seconds; added to the device's clock.
-    pub(super) earlier: f64,
+    pub earlier: f64,
     pub queue: Queue,
     pub planned_steps: VecDeque<PlannedStep>,
     pub rows: Vec<Row>,
     pub steps: Vec<MeasuredStep>,
     /// Steps that were measured or failed.
-    pub(super) steps_done: usize,
+    pub steps_done: usize,
     /// Longest time that a step took with its set-up.
-    pub(super) longest_step: Option<Duration>,
+    pub longest_step: Option<Duration>,
     pub added: usize,
     pub skipped: Skipped,
-    clocks: Clocks,
-    limits: Limits,
-    pub(super) anchors: Vec<Planned>,
+    pub clocks: Clocks,
+    pub limits: Limits,
+    pub anchors: Vec<Planned>,
     /// Time of the last visit of all anchors.
-    pub(super) anchor_cost: Duration,
-    pub(super) next_anchors: Duration,
+    pub anchor_cost: Duration,
+    pub next_anchors: Duration,
     /// Index of the next row to repeat.
-    pub(super) next_repeat: usize,
-    pub(super) repeats: usize,
+    pub next_repeat: usize,
+    pub repeats: usize,
     /// Failures of the paths that have timed no case yet; none of a path that has.
-    failures: BTreeMap<KernelPath, Option<u32>>,
+    pub failures: BTreeMap<KernelPath, Option<u32>>,
     /// How the device was lost, if it was.
     pub lost: Option<String>,
     /// Time of this run's cases by set.
-    shares: FairShare,
+    pub shares: FairShare,
     /// Time of their calls.
-    busy: Seconds,
+    pub busy: Seconds,
 }
 
-impl<'a> Run<'a> {
-    /// A run that has measured nothing yet.
-    pub fn new(
-        device: &'a mut dyn Device,
-        options: &'a Options<'a>,
-        prepared: Prepared<'a>,
-        journal: Journal,
-        earlier: Earlier,
-        start: Duration,
-    ) -> Self {
-        let about = |row: &Row| row.measured.as_ref().map(|about| (about.at_s, about.role));
-        let times = earlier.rows.iter().filter_map(about).map(|(at, _)| at);
-        let mut anchors: Vec<Planned> = Vec::new();
-        let is_anchor = |row: &&Row| about(row).is_some_and(|(_, role)| role == Role::Anchor);
-        for planned in earlier.rows.iter().filter(is_anchor).filter_map(Planned::of) {
-            if !anchors.contains(&planned) {
-                anchors.push(planned);
-            }
-        }
-        let queue = Queue::new(prepared.queue);
-        Self {
-            shares: FairShare::new(&queue, options.budget),
-            earlier: times.fold(0.0, f64::max),
-            next_repeat: earlier.rows.len(),
-            shared: prepared.header.shared(),
-            header: prepared.header,
-            sizing: prepared.sizing,
-            queue,
-            skipped: prepared.skipped,
-            planned_steps: prepared.steps,
-            rows: earlier.rows,
-            steps: earlier.steps,
-            steps_done: 0,
-            longest_step: None,
-            device,
-            options,
-            journal,
-            start,
-            anchors,
-            added: 0,
-            clocks: Clocks::default(),
-            limits: Limits {
-                chain: options.plan.chain,
-                fewest: options.plan.fewest,
-                ..Limits::default()
-            },
-            anchor_cost: Duration::ZERO,
-            next_anchors: Duration::ZERO,
-            repeats: 0,
-            failures: BTreeMap::new(),
-            lost: None,
-            busy: Seconds::ZERO,
-        }
-    }
-
+impl Run<'_> {
     /// Time since the run began.
     pub fn spent(&self) -> Duration {
         self.device.now().saturating_sub(self.start)
@@ -136,7 +83,7 @@ impl<'a> Run<'a> {
     }
 
     /// Time that another case may take: twice the mean of the slowest set.
-    pub(super) fn margin(&self) -> Duration {
+    pub fn margin(&self) -> Duration {
         2 * self.shares.slowest()
     }
 
@@ -232,13 +179,13 @@ impl<'a> Run<'a> {
     }
 
     /// Whether one of what is measured beside the cases is due: they are spread evenly over the cases of the plan.
-    pub(super) fn is_due(&self, done: usize, left: usize, progress: f64) -> bool {
+    pub fn is_due(&self, done: usize, left: usize, progress: f64) -> bool {
         let (done, left) = (done as f64, left as f64);
         left > 0.0 && (self.queue.is_empty() || progress * (done + left) >= done + 0.5)
     }
 
     /// Whether the run goes on after a failure: as the watcher says, unless the device was lost.
-    pub(super) fn unless_lost(&self, flow: ControlFlow<()>) -> ControlFlow<()> {
+    pub fn unless_lost(&self, flow: ControlFlow<()>) -> ControlFlow<()> {
         match self.lost {
             Some(_) => ControlFlow::Break(()),
             None => flow,
@@ -254,7 +201,7 @@ impl<'a> Run<'a> {
     }
 
     /// Times one case and journals its row, or counts its failure.
-    pub(super) fn case(
+    pub fn case(
         &mut self,
         planned: &Planned,
         role: Role,

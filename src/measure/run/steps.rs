@@ -22,12 +22,12 @@ const COST: Duration = Duration::from_secs(3);
 
 impl Run<'_> {
     /// Time that the next step may take: as long as the longest so far.
-    pub(super) fn step_margin(&self) -> Duration {
+    pub fn step_margin(&self) -> Duration {
         self.longest_step.unwrap_or(COST)
     }
 
     /// Measures the next step and journals it, or counts why not.
-    pub(super) fn step(&mut self, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
+    pub fn step(&mut self, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
         let Some(planned) = self.planned_steps.pop_front() else {
             return Ok(ControlFlow::Continue(()));
         };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Threads that turn keys into values.
-pub(super) struct Background<K, V> {
+pub struct Background<K, V> {
     shared: Arc<Shared<K, V>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -30,7 +30,7 @@ struct State<K, V> {
 
 impl<K: Clone + Eq + Hash + Send + 'static, V: Send + 'static> Background<K, V> {
     /// Starts threads; each makes its worker by `open`, and ends if that fails.
-    pub(super) fn new<W>(threads: usize, open: impl Fn() -> Result<W> + Clone + Send + 'static) -> Self
+    pub fn new<W>(threads: usize, open: impl Fn() -> Result<W> + Clone + Send + 'static) -> Self
     where
         W: FnMut(&K) -> Result<V>,
     {
@@ -60,7 +60,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + 'static> Background<K, V> 
     }
 
     /// Has the values of these keys made, in this order, unless they were asked for before.
-    pub(super) fn ask(&self, keys: impl Iterator<Item = K>) {
+    pub fn ask(&self, keys: impl Iterator<Item = K>) {
         let mut state = self.shared.lock();
         let mut asked = false;
         for key in keys {
@@ -76,13 +76,13 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + 'static> Background<K, V> 
     }
 
     /// Whether [`Background::take`] would wait for this key.
-    pub(super) fn is_pending(&self, key: &K) -> bool {
+    pub fn is_pending(&self, key: &K) -> bool {
         self.shared.lock().is_pending(key)
     }
 
     /// The value of a key that was asked for, once it is there; none of another key, or where no
     /// thread is left to make it.
-    pub(super) fn take(&self, key: &K) -> Option<Result<V>> {
+    pub fn take(&self, key: &K) -> Option<Result<V>> {
         let mut state = self.shared.lock();
         while state.is_pending(key) {
             let waited = self.shared.changed.wait(state);

@@ -1,9 +1,9 @@
 //! Backward attention: the probabilities recomputed from the statistics, then the gradients of
 //! values, keys and queries.
 
+use super::graph::{Graph, Tensor};
+use super::{Binding, BoundGraph, Sizes};
 use crate::error::Result;
-use crate::measure::cuda::cudnn::graph::{Graph, Tensor};
-use crate::measure::cuda::cudnn::{Binding, BoundGraph, Sizes};
 use cudarc::cudnn::sys::{cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction};
 
 /// Size in bytes of a single-precision tensor.
@@ -29,7 +29,7 @@ fn multiply_shared(
 }
 
 /// The graph and the bindings of its tensors.
-pub(super) fn build(sizes: &Sizes) -> Result<BoundGraph> {
+pub fn build(sizes: &Sizes) -> Result<BoundGraph> {
     let single = Data::CUDNN_DATA_FLOAT;
     let mut graph = Graph::new();
     let query = graph.dense(sizes.dtype, sizes.query())?;

@@ -9,7 +9,7 @@ use cudarc::cudnn::sys::{
 use std::ffi::c_void;
 
 /// An error for a status other than success, with the library's message.
-pub(super) fn succeed(status: sys::cudnnStatus_t, what: &str) -> Result<()> {
+pub fn succeed(status: sys::cudnnStatus_t, what: &str) -> Result<()> {
     if status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub(super) fn succeed(status: sys::cudnnStatus_t, what: &str) -> Result<()> {
 }
 
 /// The library's handle for a device.
-pub(in crate::measure::cuda) struct Handle(sys::cudnnHandle_t);
+pub struct Handle(sys::cudnnHandle_t);
 
 impl Handle {
     /// Creates a handle in the context of this thread, for a stream.
@@ -34,7 +34,7 @@ impl Handle {
     /// # Safety
     ///
     /// The stream must outlive the handle.
-    pub(in crate::measure::cuda) unsafe fn new(stream: cudarc::driver::sys::CUstream) -> Result<Self> {
+    pub unsafe fn new(stream: cudarc::driver::sys::CUstream) -> Result<Self> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the pointer to write to is alive.
         succeed(unsafe { sys::cudnnCreate(&raw mut handle) }, "be opened")?;
@@ -44,18 +44,18 @@ impl Handle {
         Ok(handle)
     }
 
-    pub(super) const fn raw(&self) -> sys::cudnnHandle_t {
+    pub const fn raw(&self) -> sys::cudnnHandle_t {
         self.0
     }
 
     /// Version of cuDNN: 10000 times the major plus 100 times the minor plus the patch.
-    pub(super) fn version_number() -> usize {
+    pub fn version_number() -> usize {
         // SAFETY: the function has no preconditions.
         unsafe { sys::cudnnGetVersion() }
     }
 
     /// The version of cuDNN as `9.19.0`.
-    pub(in crate::measure::cuda) fn version() -> String {
+    pub fn version() -> String {
         version(Self::version_number())
     }
 }
@@ -72,7 +72,7 @@ impl Drop for Handle {
 /// # Safety
 ///
 /// Values of the library's type have the size of this one, which has no padding.
-pub(super) unsafe trait Value {
+pub unsafe trait Value {
     /// The library's name of the type.
     const TYPE: Type;
 }
@@ -99,7 +99,7 @@ values! {
 }
 
 /// A descriptor; it does not keep the descriptors that it refers to alive.
-pub(super) struct Descriptor {
+pub struct Descriptor {
     raw: sys::cudnnBackendDescriptor_t,
     what: &'static str,
 }
@@ -113,7 +113,7 @@ impl Drop for Descriptor {
 
 impl Descriptor {
     /// Creates a descriptor; `what` is its name in messages.
-    pub(super) fn new(kind: Kind, what: &'static str) -> Result<Self> {
+    pub fn new(kind: Kind, what: &'static str) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointer to write to is alive.
         let status = unsafe { sys::cudnnBackendCreateDescriptor(kind, &raw mut raw) };
@@ -121,12 +121,12 @@ impl Descriptor {
         Ok(Self { raw, what })
     }
 
-    pub(super) const fn raw(&self) -> sys::cudnnBackendDescriptor_t {
+    pub const fn raw(&self) -> sys::cudnnBackendDescriptor_t {
         self.raw
     }
 
     /// Sets an attribute to these values.
-    pub(super) fn set<T: Value>(&self, name: Name, values: &[T]) -> Result<&Self> {
+    pub fn set<T: Value>(&self, name: Name, values: &[T]) -> Result<&Self> {
         let (count, data) = (values.len() as i64, values.as_ptr().cast());
         // SAFETY: there are as many values, of the size that `Value` promises.
         unsafe { self.set_raw(name, T::TYPE, count, data) }
@@ -143,19 +143,19 @@ impl Descriptor {
         Ok(self)
     }
 
-    pub(super) fn descriptors(&self, name: Name, values: &[&Self]) -> Result<&Self> {
+    pub fn descriptors(&self, name: Name, values: &[&Self]) -> Result<&Self> {
         let raw: Vec<_> = values.iter().map(|value| value.raw).collect();
         let (count, of) = (raw.len() as i64, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR);
         // SAFETY: a list of as many descriptors.
         unsafe { self.set_raw(name, of, count, raw.as_ptr().cast()) }
     }
 
-    pub(super) fn descriptor(&self, name: Name, value: &Self) -> Result<&Self> {
+    pub fn descriptor(&self, name: Name, value: &Self) -> Result<&Self> {
         self.descriptors(name, &[value])
     }
 
     /// Finalizes the descriptor.
-    pub(super) fn finalize(self) -> Result<Self> {
+    pub fn finalize(self) -> Result<Self> {
         // SAFETY: the descriptor is alive.
         let status = unsafe { sys::cudnnBackendFinalize(self.raw) };
         succeed(status, &format!("finalize {}", self.what))?;
@@ -182,7 +182,7 @@ impl Descriptor {
     }
 
     /// An attribute that is one integer.
-    pub(super) fn integer(&self, name: Name) -> Result<i64> {
+    pub fn integer(&self, name: Name) -> Result<i64> {
         let mut value = 0i64;
         // SAFETY: there is room for one value.
         unsafe { self.get(name, Type::CUDNN_TYPE_INT64, 1, (&raw mut value).cast()) }?;
@@ -190,7 +190,7 @@ impl Descriptor {
     }
 
     /// An attribute that is a text.
-    pub(super) fn string(&self, name: Name) -> Result<String> {
+    pub fn string(&self, name: Name) -> Result<String> {
         let of = Type::CUDNN_TYPE_CHAR;
         let mut text = vec![0u8; self.count(name, of)?];
         // SAFETY: there is room for as many bytes as are asked for.
@@ -200,7 +200,7 @@ impl Descriptor {
     }
 
     /// Descriptors of this kind that the library fills in.
-    pub(super) fn children(&self, name: Name, kind: Kind, what: &'static str) -> Result<Vec<Self>> {
+    pub fn children(&self, name: Name, kind: Kind, what: &'static str) -> Result<Vec<Self>> {
         let of = Type::CUDNN_TYPE_BACKEND_DESCRIPTOR;
         let count = self.count(name, of)?;
         let children = (0..count).map(|_| Self::new(kind, what));

@@ -1,12 +1,12 @@
 //! Forward attention: GEMM, scale, mask, softmax, GEMM, and the statistics that training keeps.
 
+use super::graph::Graph;
+use super::{Binding, BoundGraph, Sizes};
 use crate::error::Result;
-use crate::measure::cuda::cudnn::graph::Graph;
-use crate::measure::cuda::cudnn::{Binding, BoundGraph, Sizes};
 use cudarc::cudnn::sys::{cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction};
 
 /// The graph and the bindings of its tensors.
-pub(super) fn build(sizes: &Sizes) -> Result<BoundGraph> {
+pub fn build(sizes: &Sizes) -> Result<BoundGraph> {
     let single = Data::CUDNN_DATA_FLOAT;
     let mut graph = Graph::new();
     let query = graph.dense(sizes.dtype, sizes.query())?;

@@ -1,8 +1,8 @@
 //! A graph under construction: tensors, and the operations between them.
 
+use super::descriptor::{Descriptor, Handle};
+use super::{Binding, BoundGraph};
 use crate::error::Result;
-use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle};
-use crate::measure::cuda::cudnn::{Binding, BoundGraph};
 use cudarc::cudnn::sys::{
     cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind, cudnnDataType_t as Data,
     cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction,
@@ -13,7 +13,7 @@ const ALIGNMENT: i64 = 16;
 
 /// A tensor of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tensor(usize);
+pub struct Tensor(usize);
 
 /// Storage of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ struct Known {
 }
 
 /// Tensors and operations in the order in which they were added.
-pub(super) struct Graph {
+pub struct Graph {
     // Operations refer to what is below, so they are destroyed first.
     operations: Vec<Descriptor>,
     functions: Vec<Descriptor>,
@@ -48,7 +48,7 @@ const fn dense_strides(sizes: [i64; 4]) -> [i64; 4] {
 }
 
 impl Graph {
-    pub(super) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             operations: Vec::new(),
             functions: Vec::new(),
@@ -82,29 +82,29 @@ impl Graph {
     }
 
     /// A tensor in device memory without gaps.
-    pub(super) fn dense(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
+    pub fn dense(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
         self.tensor(format, sizes, dense_strides(sizes), Place::Memory)
     }
 
     /// A tensor in device memory without gaps, viewed with its last two dimensions transposed.
-    pub(super) fn transposed(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
+    pub fn transposed(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
         let strides = dense_strides(sizes);
         let turned = |of: [i64; 4]| [of[0], of[1], of[3], of[2]];
         self.tensor(format, turned(sizes), turned(strides), Place::Memory)
     }
 
     /// A single-precision number that the host passes by value.
-    pub(super) fn value(&mut self) -> Result<Tensor> {
+    pub fn value(&mut self) -> Result<Tensor> {
         self.tensor(Data::CUDNN_DATA_FLOAT, [1; 4], [1; 4], Place::Value)
     }
 
     /// A virtual tensor: one between operations.
-    pub(super) fn virtual_dense(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
+    pub fn virtual_dense(&mut self, format: Data, sizes: [i64; 4]) -> Result<Tensor> {
         self.tensor(format, sizes, dense_strides(sizes), Place::Virtual)
     }
 
     /// A virtual tensor with strides of its own.
-    pub(super) fn virtual_strided(&mut self, format: Data, sizes: [i64; 4], strides: [i64; 4]) -> Result<Tensor> {
+    pub fn virtual_strided(&mut self, format: Data, sizes: [i64; 4], strides: [i64; 4]) -> Result<Tensor> {
         self.tensor(format, sizes, strides, Place::Virtual)
     }
 
@@ -114,7 +114,7 @@ impl Graph {
     }
 
     /// The graph with the bindings of its tensors, by unique id.
-    pub(super) fn bound(self, bindings: &[(Tensor, Binding)]) -> BoundGraph {
+    pub fn bound(self, bindings: &[(Tensor, Binding)]) -> BoundGraph {
         let numbered = bindings.iter();
         let numbered = numbered.map(|&(tensor, binding)| (self.number(tensor), binding));
         (numbered.collect(), self)
@@ -125,7 +125,7 @@ impl Graph {
     }
 
     /// Adds `output = left · right`.
-    pub(super) fn multiply(&mut self, left: Tensor, right: Tensor, output: Tensor) -> Result<()> {
+    pub fn multiply(&mut self, left: Tensor, right: Tensor, output: Tensor) -> Result<()> {
         let function = Descriptor::new(Kind::CUDNN_BACKEND_MATMUL_DESCRIPTOR, "a matmul")?;
         function.set(Name::CUDNN_ATTR_MATMUL_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?;
         let function = function.finalize()?;
@@ -174,13 +174,13 @@ impl Graph {
     }
 
     /// Adds `result = mode(inputs)` in single precision.
-    pub(super) fn apply(&mut self, mode: Mode, inputs: &[Tensor], result: Tensor) -> Result<()> {
+    pub fn apply(&mut self, mode: Mode, inputs: &[Tensor], result: Tensor) -> Result<()> {
         self.pointwise(mode, Data::CUDNN_DATA_FLOAT, None, inputs, result)
     }
 
     /// Adds `mode(inputs)` in single precision as a virtual tensor with the sizes of the first
     /// input.
-    pub(super) fn map(&mut self, mode: Mode, inputs: &[Tensor]) -> Result<Tensor> {
+    pub fn map(&mut self, mode: Mode, inputs: &[Tensor]) -> Result<Tensor> {
         let sizes = self.tensors[inputs[0].0].sizes;
         let result = self.virtual_dense(Data::CUDNN_DATA_FLOAT, sizes)?;
         self.apply(mode, inputs, result)?;
@@ -188,7 +188,7 @@ impl Graph {
     }
 
     /// Reduces the dimensions in which `result` is 1.
-    pub(super) fn reduce(&mut self, by: Reduction, input: Tensor, result: Tensor) -> Result<()> {
+    pub fn reduce(&mut self, by: Reduction, input: Tensor, result: Tensor) -> Result<()> {
         let function = Descriptor::new(Kind::CUDNN_BACKEND_REDUCTION_DESCRIPTOR, "a reduction")?;
         function
             .set(Name::CUDNN_ATTR_REDUCTION_COMP_TYPE, &[Data::CUDNN_DATA_FLOAT])?
@@ -204,7 +204,7 @@ impl Graph {
     }
 
     /// The same elements with the sizes of `result`.
-    pub(super) fn reshape(&mut self, input: Tensor, result: Tensor) -> Result<()> {
+    pub fn reshape(&mut self, input: Tensor, result: Tensor) -> Result<()> {
         let kind = Kind::CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
         let operation = Descriptor::new(kind, "the operation of a new shape")?;
         operation
@@ -214,7 +214,7 @@ impl Graph {
     }
 
     /// Adds the causal mask: scores with `hidden` where the column exceeds the row.
-    pub(super) fn mask_causal(&mut self, scores: Tensor, hidden: Tensor) -> Result<Tensor> {
+    pub fn mask_causal(&mut self, scores: Tensor, hidden: Tensor) -> Result<Tensor> {
         let (index, single, truth) = (Data::CUDNN_DATA_INT32, Data::CUDNN_DATA_FLOAT, Data::CUDNN_DATA_BOOLEAN);
         let sizes = self.tensors[scores.0].sizes;
         let generate = Mode::CUDNN_POINTWISE_GEN_INDEX;
@@ -238,7 +238,7 @@ impl Graph {
     }
 
     /// The finalized graph of cuDNN; it refers to this one, which must live as long.
-    pub(super) fn finalize(&self, handle: Option<&Handle>) -> Result<Descriptor> {
+    pub fn finalize(&self, handle: Option<&Handle>) -> Result<Descriptor> {
         let kind = Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR;
         let graph = Descriptor::new(kind, "a graph")?;
         if let Some(handle) = handle {

@@ -19,9 +19,9 @@ pub(super) use plan::Plan;
 pub(super) use plans::Plans;
 
 use crate::error::Result;
-use crate::measure::cuda::cudnn::graph::Graph;
 use crate::ops::{Attention, Dtype, Pass};
 use cudarc::cudnn::sys;
+use graph::Graph;
 
 /// What a tensor of a graph is bound to when its plan runs.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! Execution plans: engines that cuDNN's heuristic proposes for a graph, compiled and run.
 
+use super::descriptor::{Descriptor, Handle, succeed};
+use super::graph::Graph;
+use super::{Binding, build};
 use crate::error::{Error, Result};
-use crate::measure::cuda::cudnn::descriptor::{Descriptor, Handle, succeed};
-use crate::measure::cuda::cudnn::graph::Graph;
-use crate::measure::cuda::cudnn::{Binding, build};
 use crate::measure::cuda::libraries::Library;
 use crate::ops::{Attention, Op};
 use cudarc::cudnn::sys::{
@@ -112,13 +112,13 @@ pub fn candidates(op: &Attention, device: &DeviceProperties, compile: bool) -> R
 }
 
 /// Addresses of the bound tensors.
-pub(in crate::measure::cuda) struct Bound {
+pub struct Bound {
     numbers: Vec<i64>,
     addresses: Vec<*mut c_void>,
 }
 
 /// A compiled plan on a device.
-pub(in crate::measure::cuda) struct Plan {
+pub struct Plan {
     // Refers to the configuration, and that to the graph: destroyed first.
     plan: Descriptor,
     _configuration: Descriptor,
@@ -126,14 +126,14 @@ pub(in crate::measure::cuda) struct Plan {
     _graph: Graph,
     bindings: Vec<(i64, Binding)>,
     /// Properties.
-    pub(in crate::measure::cuda) planned: Planned,
+    pub planned: Planned,
     // By-value tensors are bound to memory of the host, which must stay where it is.
     values: Box<[f32]>,
 }
 
 impl Plan {
     /// Compiles the first configuration of the heuristic's list that finalizes.
-    pub(in crate::measure::cuda) fn new(op: &Attention, handle: &Handle) -> Result<Self> {
+    pub fn new(op: &Attention, handle: &Handle) -> Result<Self> {
         let (bindings, graph) = build(op)?;
         let target = Target::Device(handle);
         let finalized = target.finalize(&graph)?;
@@ -174,7 +174,7 @@ impl Plan {
     }
 
     /// Sizes in bytes of the scratch tensors, besides the plan's workspace.
-    pub(in crate::measure::cuda) fn scratch_bytes(&self) -> Vec<u64> {
+    pub fn scratch_bytes(&self) -> Vec<u64> {
         let scratch = self.bindings.iter().filter_map(|(_, binding)| match binding {
             Binding::Scratch(bytes) => Some(*bytes),
             _ => None,
@@ -184,7 +184,7 @@ impl Plan {
 
     /// Binds every tensor: operands to the addresses of `operand`, scratch tensors to `scratch` in
     /// order, values to the plan's own.
-    pub(in crate::measure::cuda) fn bind(&self, operand: impl Fn(&str) -> u64, scratch: &[u64]) -> Bound {
+    pub fn bind(&self, operand: impl Fn(&str) -> u64, scratch: &[u64]) -> Bound {
         let (mut scratch, mut values) = (scratch.iter(), self.values.iter());
         let mut bound = Bound {
             numbers: Vec::with_capacity(self.bindings.len()),
@@ -211,7 +211,7 @@ impl Plan {
     ///
     /// The tensors must be bound to memory of their sizes, and `workspace` must have the bytes that
     /// the plan asks for.
-    pub(in crate::measure::cuda) unsafe fn run(&self, handle: &Handle, bound: &Bound, workspace: u64) -> Result<()> {
+    pub unsafe fn run(&self, handle: &Handle, bound: &Bound, workspace: u64) -> Result<()> {
         let kind = Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
         let pack = Descriptor::new(kind, "the bindings of a plan")?;
         let workspace = workspace as *mut c_void;

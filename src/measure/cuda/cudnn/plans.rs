@@ -1,9 +1,9 @@
 //! The compiled plans of a device: those of the cases that come next are compiled by threads with a
 //! handle of cuDNN each, since one takes about a second.
 
+use super::background::Background;
+use super::{Handle, Plan};
 use crate::error::Result;
-use crate::measure::cuda::cudnn::background::Background;
-use crate::measure::cuda::cudnn::{Handle, Plan};
 use crate::measure::cuda::driver::failed;
 use crate::ops::Attention;
 use cudarc::driver::CudaContext;
@@ -27,7 +27,7 @@ enum Trust {
 }
 
 /// The plans of a device.
-pub(in crate::measure::cuda) struct Plans {
+pub struct Plans {
     // Refers to the handles of the workers: destroyed first.
     known: RefCell<HashMap<Attention, Rc<Plan>>>,
     /// Those of them that workers compiled.
@@ -42,7 +42,7 @@ unsafe impl Send for Plan {}
 
 impl Plans {
     /// Starts the workers of a device.
-    pub(in crate::measure::cuda) fn new(context: &Arc<CudaContext>) -> Self {
+    pub fn new(context: &Arc<CudaContext>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = cores.saturating_sub(SPARED_CORES).clamp(1, MOST_WORKERS);
         let context = Arc::clone(context);
@@ -62,7 +62,7 @@ impl Plans {
     }
 
     /// The plan of an operator: known, compiled by a worker, or compiled now.
-    pub(in crate::measure::cuda) fn plan(&self, handle: &Handle, op: &Attention) -> Result<Rc<Plan>> {
+    pub fn plan(&self, handle: &Handle, op: &Attention) -> Result<Rc<Plan>> {
         if let Some(plan) = self.known.borrow().get(op) {
             return Ok(Rc::clone(plan));
         }
@@ -80,7 +80,7 @@ impl Plans {
     }
 
     /// Has workers compile what is not known.
-    pub(in crate::measure::cuda) fn look_ahead(&self, keys: impl Iterator<Item = Attention>) {
+    pub fn look_ahead(&self, keys: impl Iterator<Item = Attention>) {
         if self.trust.get() != Trust::Fails {
             let known = self.known.borrow();
             self.workers.ask(keys.filter(|key| !known.contains_key(key)));
@@ -88,12 +88,12 @@ impl Plans {
     }
 
     /// Whether the plan of this key is there, or nobody is compiling it.
-    pub(in crate::measure::cuda) fn is_ready(&self, key: &Attention) -> bool {
+    pub fn is_ready(&self, key: &Attention) -> bool {
         self.known.borrow().contains_key(key) || self.trust.get() == Trust::Fails || !self.workers.is_pending(key)
     }
 
     /// What to report where workers are of no use.
-    pub(in crate::measure::cuda) fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<String> {
         (self.trust.get() == Trust::Fails).then(|| {
             "cuDNN does not run plans that were compiled with another handle, so those of attention were \
              compiled between the timings, about a second each"
@@ -106,7 +106,7 @@ impl Plans {
     ///
     /// The documentation of cuDNN does not say that a handle runs the plans of another one. If none
     /// of a worker's ever ran, none is used from then on.
-    pub(in crate::measure::cuda) fn ran(&self, key: &Attention, succeeded: bool) -> bool {
+    pub fn ran(&self, key: &Attention, succeeded: bool) -> bool {
         if !self.foreign.borrow().contains(key) {
             return false;
         }
