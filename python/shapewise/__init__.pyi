@@ -484,11 +484,12 @@ class _LossDifference(Record):
     0.001 nat per token; positive is worse. The figures are absent where they are refused.
     """
     evidence: Literal["inside", "extrapolated", "none", "refused"]
-    reasons: list[Literal["beyond_2b", "below_50m", "beyond_200_tokens_a_parameter", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+    reasons: list[Literal["beyond_2b", "below_50m", "beyond_200_tokens_a_parameter", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "unmeasured_attention", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
     caveat: str | None
     difference_mnat: float | None
     low_mnat: float | None
     high_mnat: float | None
+    recalls_less: bool | None
     parts_mnat: Mapping[str, float]
 
 class _MeasuredKeys(Record):
@@ -692,7 +693,7 @@ class _SearchOutcome(Record):
     ties: bool
     loss_nats: Mapping[str, float]
     evidence: Literal["inside", "extrapolated", "none", "refused"]
-    reasons: list[Literal["beyond_2b", "below_50m", "beyond_200_tokens_a_parameter", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+    reasons: list[Literal["beyond_2b", "below_50m", "beyond_200_tokens_a_parameter", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "unmeasured_attention", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
 
 class _Shape(Record):
     kind: Literal["gemm"]

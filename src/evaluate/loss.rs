@@ -172,7 +172,7 @@ fn profile(run: &LossRun) -> Profile {
         sparsity: 1.0,
         granularity: 1.0,
         format: Dtype::Bf16,
-        latent: false,
+        latent: None,
         linear: None,
         window: None,
         vocab: run.vocab as u64,

@@ -28,6 +28,9 @@ pub const DRAWS: usize = 1000;
 /// Differences below this are ties, mnat: seeds move a loss by one to three, and no recipe of two runs is the same.
 pub const TIED: f64 = 5.0;
 
+/// Share of the layers that see all keys below which tests of recall fail (Mamba-2 without any, arXiv 2405.21060).
+const LEAST_FULL: f64 = 0.05;
+
 /// The 5th and 95th percentile are a band.
 const BAND: [f64; 2] = [0.05, 0.95];
 
@@ -60,12 +63,14 @@ named_enum! {
         ManyExperts = "experts_beyond_512",
         /// Nothing is known of the shape inside a mixture of experts.
         InsideExperts = "shape_inside_experts",
-        /// One has latent attention, the other has not.
+        /// The two have other latents of attention.
         LatentAttention = "latent_attention",
         /// The two have other layers with linear attention.
         LinearAttention = "linear_attention",
         /// The two have other windows of attention.
         Window = "window",
+        /// Of one of their kinds of attention no figure is known.
+        UnmeasuredAttention = "unmeasured_attention",
         /// Hidden width over layers above 320.
         AspectRatio = "aspect_ratio",
         /// Parameters of the MLP over those of attention outside 0.5 to 6.
@@ -88,8 +93,11 @@ impl Reason {
             | Self::ManyExperts
             | Self::AspectRatio
             | Self::MlpShare
-            | Self::HeadDim => Evidence::Extrapolated,
-            Self::InsideExperts | Self::LatentAttention | Self::LinearAttention | Self::Window => Evidence::None,
+            | Self::HeadDim
+            | Self::LatentAttention
+            | Self::LinearAttention
+            | Self::Window => Evidence::Extrapolated,
+            Self::InsideExperts | Self::UnmeasuredAttention => Evidence::None,
             Self::Vocabulary => Evidence::Refused,
         }
     }
@@ -105,9 +113,10 @@ impl Reason {
             Self::Deep => "hidden size over layers below 10",
             Self::ManyExperts => "more than 512 experts for one that a token visits",
             Self::InsideExperts => "the shape inside an MoE",
-            Self::LatentAttention => "latent attention against none",
+            Self::LatentAttention => "another latent attention",
             Self::LinearAttention => "another linear attention",
             Self::Window => "another sliding window",
+            Self::UnmeasuredAttention => "a kind of attention of which no pair was published",
             Self::AspectRatio => "hidden size over layers above 320",
             Self::MlpShare => "MLP parameters outside 0.5 to 6 times those of attention",
             Self::HeadDim => "head size outside 32 to 256",
@@ -135,8 +144,8 @@ pub struct Profile {
     pub granularity: f64,
     /// Format of the linear maps in training.
     pub format: Dtype,
-    /// Whether attention is latent.
-    pub latent: bool,
+    /// Width of the key/value latent; `None` if attention is not latent.
+    pub latent: Option<f64>,
     /// Kind of linear attention and its share of the layers; none without.
     pub linear: Option<(Recurrence, f64)>,
     /// Keys that a windowed layer sees, and [`crate::arch::Window::pattern`]; none without windows.
@@ -172,13 +181,28 @@ impl Profile {
                 .moe
                 .map_or(1.0, |moe| (8 * arch.hidden) as f64 / (gate * moe.d_ff) as f64),
             format,
-            latent: arch.mla.is_some(),
+            latent: arch.mla.map(|mla| mla.kv_lora_rank as f64),
             linear: arch
                 .linear
                 .map(|linear| (linear.kind, linear.layers as f64 / arch.layers as f64)),
             window: arch.window.map(|window| (window.size, window.pattern(arch.layers))),
             vocab,
         }
+    }
+
+    /// Share of the layers in which a query sees all keys, with its keys themselves.
+    pub fn full_share(&self) -> f64 {
+        let softmax = 1.0 - self.linear.map_or(0.0, |(_, share)| share);
+        let windowed = self
+            .window
+            .map(|(_, pattern)| pattern.map_or(0.0, |pattern| 1.0 / (1 + pattern) as f64));
+        softmax * windowed.unwrap_or(1.0)
+    }
+
+    /// Whether it recalls worse from far back than its loss says: where windows have no state beside them, or next to no layer
+    /// sees all keys.
+    fn forgets(&self) -> bool {
+        self.full_share() < LEAST_FULL || (self.window.is_some() && self.linear.is_none())
     }
 
     /// The shape of these proportions that has as many parameters as `other`, embeddings included where `total`.
@@ -228,6 +252,8 @@ pub struct Comparison {
     pub reasons: Vec<Reason>,
     /// The difference; `None` if it is refused.
     pub difference: Option<Difference>,
+    /// Whether fewer layers see all keys than in the reference, so that the shape may recall worse at equal loss.
+    pub recalls_less: bool,
 }
 
 /// Laws that are drawn from, and which of them are fits.
@@ -373,6 +399,16 @@ impl Model {
             Reason::LatentAttention => shape.latent != reference.latent,
             Reason::LinearAttention => shape.linear != reference.linear,
             Reason::Window => shape.window != reference.window,
+            Reason::UnmeasuredAttention => {
+                let kinds = [
+                    (Part::LatentAttention, shape.latent != reference.latent),
+                    (Part::LinearAttention, shape.linear != reference.linear),
+                    (Part::Window, shape.window != reference.window),
+                ];
+                kinds
+                    .iter()
+                    .any(|(part, differ)| *differ && either(&|p| !self.terms.knows(*part, p)))
+            }
             Reason::AspectRatio => either(&|p| outside(p) && ratio(p) > 100.0),
             Reason::MlpShare => {
                 let moved = shape.mlp_share != reference.mlp_share;
@@ -397,6 +433,7 @@ impl Model {
             evidence,
             reasons,
             difference: answered.then(|| self.difference(shape, reference, tokens)),
+            recalls_less: shape.forgets() && shape.full_share() < reference.full_share(),
         }
     }
 

@@ -22,6 +22,12 @@ named_enum! {
         KvGroup = "kv_group",
         /// Routed experts over those that a token visits, and their granularity.
         Experts = "experts",
+        /// Latent attention.
+        LatentAttention = "latent_attention",
+        /// Layers that see a window of keys.
+        Window = "window",
+        /// Layers with linear attention.
+        LinearAttention = "linear_attention",
         /// Number format of training.
         Format = "format",
     }
@@ -39,6 +45,9 @@ pub struct Terms {
     head_dim: Curve,
     kv_group: Curve,
     experts: Experts,
+    latent: Curve,
+    window: Windows,
+    linear: Curve,
     format: BTreeMap<Dtype, Curve>,
     scale: Scale,
     vocabulary: Vocabulary,
@@ -106,6 +115,13 @@ struct Curve {
     _source: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Windows {
+    keys: [f64; 2],
+    curve: Curve,
+}
+
 /// Parameters of the blocks up to which the rows of a curve hold, and from which those of large models do.
 const MIXED: [f64; 2] = [1e9, 4e9];
 
@@ -118,6 +134,13 @@ impl Curve {
         };
         let part = part_between(MIXED, blocks);
         between([of(&self.rows), of(large)], part)
+    }
+
+    /// Whether a place is between the ends of the rows that count in a model of so many parameters.
+    fn reaches(&self, place: f64, blocks: f64) -> bool {
+        let holds = |rows: &[[f64; 4]]| within([rows[0][0], rows[rows.len() - 1][0]], place);
+        let large = self.large.iter().filter(|_| blocks > MIXED[0]);
+        [&self.rows].into_iter().chain(large).all(|rows| holds(rows))
     }
 }
 
@@ -222,11 +245,37 @@ impl Terms {
                 let v = at(&self.experts.v, profile.granularity, of_part);
                 v * self.expert_gain(profile) * self.scale.loss_nats
             }
-            Part::Format => {
-                let curve = self.format.get(&profile.format);
-                curve.map_or(0.0, |curve| at(curve, 1.0, of_part)) / 1e3
+            Part::LatentAttention | Part::Window | Part::LinearAttention | Part::Format => {
+                let known = self.kind(part, profile).filter(|_| self.knows(part, profile));
+                known.map_or(0.0, |(curve, place)| at(curve, place, of_part)) / 1e3
             }
         }
+    }
+
+    /// The curve of a kind that is not the usual one, and the place of the profile; `None` if it is the usual one.
+    fn kind(&self, part: Part, profile: &Profile) -> Option<(&Curve, f64)> {
+        match part {
+            Part::LatentAttention => profile.latent.map(|rank| (&self.latent, rank)),
+            Part::Window if profile.linear.is_none() => {
+                let window = profile.window.is_some();
+                window.then(|| (&self.window.curve, profile.full_share()))
+            }
+            Part::LinearAttention => {
+                let linear = profile.linear.is_some();
+                linear.then(|| (&self.linear, profile.full_share().max(1e-3)))
+            }
+            Part::Format => self.format.get(&profile.format).map(|curve| (curve, 1.0)),
+            _ => None,
+        }
+    }
+
+    /// Whether what a kind costs was measured.
+    pub fn knows(&self, part: Part, profile: &Profile) -> bool {
+        let keys = profile.window.filter(|_| part == Part::Window);
+        self.kind(part, profile).is_none_or(|(curve, place)| {
+            curve.reaches(place, profile.size.blocks)
+                && keys.is_none_or(|(keys, _)| within(self.window.keys, keys as f64))
+        })
     }
 
     /// Whether experts were measured this sparse.

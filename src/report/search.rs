@@ -239,6 +239,10 @@ pub(super) struct LossKeys {
     /// 95th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_mnat: Option<f64>,
+    /// Whether fewer layers see all keys than in the baseline: it may recall worse from far back, which a loss does not show.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub recalls_less: bool,
     /// What each part adds; parts that are alike in both are left out.
     pub parts_mnat: BTreeMap<Part, f64>,
 }
@@ -351,6 +355,7 @@ impl From<&Comparison> for LossKeys {
             difference_mnat: difference.map(|difference| difference.mnat),
             low_mnat: difference.map(|difference| difference.low_mnat),
             high_mnat: difference.map(|difference| difference.high_mnat),
+            recalls_less: comparison.recalls_less,
             parts_mnat: parts.copied().collect(),
         }
     }

@@ -455,6 +455,14 @@ impl SearchReport {
             }
         }
         lines.push(self.loss_sentence());
+        let shapes = self.shapes.iter().filter(|shape| shape.loss.recalls_less);
+        let ranks: Vec<_> = shapes.map(|shape| shape.rank.to_string()).collect();
+        if !ranks.is_empty() {
+            lines.push(format!(
+                "Warning: fewer layers see all keys in {} than in the baseline: they may recall worse from far back, which a loss does not show.",
+                ranks.join(", ")
+            ));
+        }
         for shape in &self.shapes {
             for outside in &shape.outside_usual {
                 let [least, most] = outside.usual;

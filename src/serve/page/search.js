@@ -184,8 +184,8 @@ function ranking(found) {
 }
 
 /** `+3.1 × 10⁻³ nats (−2.0 to +9.4), extrapolated`. */
-function loss({ caveat, difference_mnat: middle, low_mnat: low, high_mnat: high }) {
-	const known = caveat === undefined ? "" : `, ${caveat}`;
+function loss({ caveat, recalls_less: forgets, difference_mnat: middle, low_mnat: low, high_mnat: high }) {
+	const known = `${caveat === undefined ? "" : `, ${caveat}`}${forgets ? "; may recall worse from far back, which a loss does not show" : ""}`;
 	return middle === undefined ? known.slice(2) : `${mnat(middle)} × 10⁻³ nats (${mnat(low)} to ${mnat(high)})${known}`;
 }
 
