@@ -2,11 +2,11 @@
 
 use super::device::Device;
 use super::journal::Existing;
-use super::plan::sobol::log_between;
 use super::run::Ended;
 use crate::dataset::choices::{Asked, Choice, read_choices, write_choices};
 use crate::dataset::{Kernel, Skipped};
 use crate::error::{Error, Result};
+use crate::measure::plan::sobol::log_between;
 use crate::ops::{Dtype, Gemm, Layout};
 use crate::random::Random;
 use std::collections::BTreeMap;

@@ -3,7 +3,6 @@
 use super::algorithm::Algorithm;
 use super::attention::FlashAttention;
 use super::chain::CudaChain;
-use super::check;
 use super::clock::Stamps;
 use super::compile::Source;
 use super::cudnn;
@@ -21,6 +20,7 @@ use super::sensor::{Sampler, Sensor};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
 use crate::measure::choices::OpenChooser;
+use crate::measure::cuda::check;
 use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, Replay, Sensors};
 use crate::measure::path::{KernelPath, Refusals};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Op, Pass};

@@ -1,9 +1,9 @@
 //! Backward attention: the probabilities recomputed from the statistics, then the gradients of
 //! values, keys and queries.
 
-use super::graph::{Graph, Tensor};
 use super::{Binding, BoundGraph, Sizes};
 use crate::error::Result;
+use crate::measure::cuda::cudnn::graph::{Graph, Tensor};
 use cudarc::cudnn::sys::{cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction};
 
 /// Size in bytes of a single-precision tensor.

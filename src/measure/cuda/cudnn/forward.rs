@@ -1,8 +1,8 @@
 //! Forward attention: GEMM, scale, mask, softmax, GEMM, and the statistics that training keeps.
 
-use super::graph::Graph;
 use super::{Binding, BoundGraph, Sizes};
 use crate::error::Result;
+use crate::measure::cuda::cudnn::graph::Graph;
 use cudarc::cudnn::sys::{cudnnDataType_t as Data, cudnnPointwiseMode_t as Mode, cudnnReduceTensorOp_t as Reduction};
 
 /// The graph and the bindings of its tensors.

@@ -1,9 +1,9 @@
 //! Execution plans: engines that cuDNN's heuristic proposes for a graph, compiled and run.
 
 use super::descriptor::{Descriptor, Handle, succeed};
-use super::graph::Graph;
 use super::{Binding, build};
 use crate::error::{Error, Result};
+use crate::measure::cuda::cudnn::graph::Graph;
 use crate::measure::cuda::libraries::Library;
 use crate::ops::{Attention, Op};
 use cudarc::cudnn::sys::{
