@@ -56,6 +56,12 @@ pub struct View {
     /// Print every column, and lines as long as they are, whatever the width of the terminal (100 where there is none).
     #[arg(long, global = true)]
     pub wide: bool,
+    /// Colour verdicts, gains and losses; auto does so on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    pub color: clap::ColorChoice,
+    /// Leave out progress and notes on standard error; errors are still said.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
 }
 
 /// The form of a result.

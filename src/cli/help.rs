@@ -45,7 +45,7 @@ const GROUPS: [Group; 7] = [
     (
         "Output",
         "top plot csv format wide strict help",
-        "loss_plot export force fail_above no_advice version",
+        "loss_plot export force color quiet fail_above no_advice version",
     ),
 ];
 

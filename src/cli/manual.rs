@@ -3,8 +3,8 @@
 use crate::cli::args::Cli;
 use crate::cli::args::CompletionsArgs;
 use crate::cli::args::ManualArgs;
+use crate::cli::note;
 use crate::cli::output::write_all;
-use crate::cli::say;
 use crate::error::Error;
 use crate::error::Result;
 use clap::Arg;
@@ -38,7 +38,7 @@ pub(super) fn pages(args: &ManualArgs) -> Result<String> {
     }
     write_all("--out", &pages, args.replace)?;
     let (pages, folder) = (pages.len(), folder.display());
-    say(&format!("wrote {pages} pages below {folder}"));
+    note(&format!("wrote {pages} pages below {folder}"));
     Ok(String::new())
 }
 

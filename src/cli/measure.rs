@@ -2,7 +2,7 @@
 
 use crate::cli::args::View;
 use crate::cli::args::measure::MeasureArgs;
-use crate::cli::{Answer, DONE, FAILED, progress_bar, render, rows, say};
+use crate::cli::{Answer, DONE, FAILED, note, progress_bar, render, rows, say};
 use crate::error::{Error, Result};
 use crate::measure::journal::{self, Existing};
 use crate::measure::plan::{self, Shard};
@@ -171,7 +171,7 @@ fn shard(args: &MeasureArgs) -> Result<Shard> {
 }
 
 fn show(event: &Event<'_>, bar: &ProgressBar) {
-    let milestone = |line: String| bar.suspend(|| say(&line));
+    let milestone = |line: String| bar.suspend(|| note(&line));
     match event {
         Event::Resumed { rows, torn } => {
             let torn = match torn {

@@ -60,11 +60,12 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::error::panics_are_expected;
 use crate::report::Report;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The command did what it was asked.
 const DONE: u8 = 0;
@@ -77,6 +78,9 @@ const USAGE: u8 = 2;
 
 /// The program is wrong, not the user.
 const BUG: u8 = 70;
+
+/// Whether progress and notes are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// The least width that a result is fitted to.
 const LEAST_WIDTH: usize = 40;
@@ -97,6 +101,13 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     announce_bugs();
+    QUIET.store(cli.view.quiet, Ordering::Relaxed);
+    match cli.view.color {
+        clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
+        clap::ColorChoice::Always => anstream::ColorChoice::Always,
+        clap::ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
     #[cfg(unix)]
     outlive_file_limits();
     let outcome = panic::catch_unwind(|| {
@@ -186,8 +197,7 @@ fn execute(cli: &Cli) -> Result<Answer> {
 /// The report in the format that was asked for.
 fn render(report: &impl Report, view: View) -> String {
     match view.format {
-        Format::Text if view.wide => report.text(),
-        Format::Text => report.text_within(width()),
+        Format::Text => report.shown((!view.wide).then(width)),
         Format::Json | Format::Sarif => report.json(),
     }
 }
@@ -204,12 +214,19 @@ fn one_line(document: &str) -> String {
     format!("{document}\n")
 }
 
-/// Writes to standard output; a reader that has seen enough is not an error.
+/// Writes to standard output, without colours where they are not wanted; a reader that has seen enough is not an error.
 fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = anstream::AutoStream::auto(io::stdout().lock());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("standard output", error)),
         _ => Ok(()),
+    }
+}
+
+/// Writes one line to standard error that can be missed.
+fn note(line: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        say(line);
     }
 }
 
@@ -221,7 +238,11 @@ fn say(line: &str) {
 /// A progress bar on standard error, hidden where that is no terminal.
 fn progress_bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("templates are fixed");
-    ProgressBar::new(1).with_style(style)
+    let bar = ProgressBar::new(1).with_style(style);
+    if QUIET.load(Ordering::Relaxed) {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
 }
 
 /// Makes a file that grows beyond the limit of the shell (`ulimit -f`) an error of writing; the signal would end the

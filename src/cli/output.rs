@@ -1,6 +1,6 @@
 //! Files that a command writes: never over one that it reads, over others with `--force` alone.
 
-use crate::cli::say;
+use crate::cli::note;
 use crate::error::{Error, Result, is_same_file, write_atomically};
 use clap::{ArgMatches, Args, Command};
 use std::io::{self, Write};
@@ -104,7 +104,7 @@ pub fn write(path: &Path, content: &[u8]) -> Result<()> {
             .map_err(|source| Error::io(path, source))?,
         _ => write_atomically(path, content)?,
     }
-    say(&format!("wrote {}", path.display()));
+    note(&format!("wrote {}", path.display()));
     Ok(())
 }
 

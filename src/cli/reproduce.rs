@@ -3,9 +3,9 @@
 use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::View;
 use crate::cli::args::reproduce::ReproduceArgs;
+use crate::cli::note;
 use crate::cli::output::write_all;
 use crate::cli::render;
-use crate::cli::say;
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::GpuCatalog;
@@ -39,8 +39,8 @@ pub(super) fn run(args: &ReproduceArgs, view: View) -> Result<String> {
         .map(|file| (args.out.join(file.name), file.content.into_bytes()))
         .collect();
     write_all("--out", &files, args.replace)?;
-    say(&format!("wrote {}", args.out.join("report.html").display()));
-    say(&format!("wrote {}", args.out.join("report.md").display()));
+    note(&format!("wrote {}", args.out.join("report.html").display()));
+    note(&format!("wrote {}", args.out.join("report.md").display()));
     Ok(render(&report, view))
 }
 

@@ -4,6 +4,7 @@ use crate::answer::predictors;
 use crate::answer::search::search;
 use crate::cli::args::SearchArgs;
 use crate::cli::args::View;
+use crate::cli::note;
 use crate::cli::output::{ReplaceArgs, write, write_all};
 use crate::cli::progress_bar;
 use crate::cli::render;
@@ -33,7 +34,7 @@ pub(super) fn run(args: &SearchArgs, view: View) -> Result<Answer> {
     let like = asked.like.as_ref().map(ArchitectureRequest::find);
     let request = asked.request(like.transpose()?.as_ref())?;
     if request.fixed.kv_group.is_some() {
-        say("--export: every head keeps its own keys, as no config of this style holds fewer");
+        note("--export: every head keeps its own keys, as no config of this style holds fewer");
     }
     let predictor = answering(&args.subject.target)?;
     let signal = signal();
@@ -115,6 +116,6 @@ fn export(report: &SearchReport, folder: &Path, replace: ReplaceArgs) -> Result<
         files.push((path, format!("{config:#}\n").into_bytes()));
     }
     write_all("--export", &files, replace)?;
-    say(&format!("wrote {} configs below {}", files.len(), folder.display()));
+    note(&format!("wrote {} configs below {}", files.len(), folder.display()));
     Ok(())
 }

@@ -5,11 +5,11 @@ use crate::cli::args::Backend;
 use crate::cli::args::NATIVE;
 use crate::cli::args::TrainArgs;
 use crate::cli::args::View;
+use crate::cli::note;
 use crate::cli::output::refuse_existing;
 use crate::cli::progress_bar;
 use crate::cli::render;
 use crate::cli::rows;
-use crate::cli::say;
 use crate::dataset;
 use crate::dataset::Filter;
 use crate::dataset::Row;
@@ -75,7 +75,7 @@ fn noise(rows: &[Row], key: &Key) -> Option<RunToRun> {
 
 /// Progress for people: a bar on a terminal, a line per milestone anywhere.
 fn show(event: &Event<'_>, bar: &ProgressBar) {
-    let milestone = |line: String| bar.suspend(|| say(&line));
+    let milestone = |line: String| bar.suspend(|| note(&line));
     match event {
         Event::SubmodelStarted { key, rows, held_out } => {
             milestone(format!("{key}: {rows} rows, {held_out} of them held out"))

@@ -10,17 +10,17 @@ use crate::report::check::StepKeys;
 use crate::report::grouped;
 use crate::report::percent;
 use crate::report::signed;
-use crate::report::table::{left, table};
+use crate::report::table::{bad, doubtful, good, left, table};
 use crate::report::tier_shares_text;
 use crate::units::Seconds;
 
 /// A verdict as tables show it: broken rules that are no advice in capitals.
-pub(super) fn verdict_text(verdict: &str, severity: Option<&str>) -> &'static str {
+pub(super) fn verdict_text(verdict: &str, severity: Option<&str>) -> String {
     match (verdict, severity) {
-        ("broken", Some("hard")) => "BROKEN",
-        ("broken", _) => "broken (advice)",
-        ("met", _) => "met",
-        _ => "-",
+        ("broken", Some("hard")) => bad("BROKEN"),
+        ("broken", _) => doubtful("broken (advice)"),
+        ("met", _) => good("met"),
+        _ => "-".to_owned(),
     }
 }
 
@@ -69,7 +69,7 @@ impl CheckReport {
         let headings = [left("rule"), left("verdict"), left("what decides")];
         let rows = self.rules.iter().map(|rule| {
             let verdict = verdict_text(rule.verdict, rule.severity);
-            [rule.id.to_owned(), verdict.to_owned(), rule.detail.clone()]
+            [rule.id.to_owned(), verdict, rule.detail.clone()]
         });
         table(headings, rows)
     }
@@ -143,9 +143,14 @@ impl CheckReport {
             "slower" => "; it does not pay",
             _ => "; that it pays is not certain",
         };
+        let saved = format!("{} {word}", percent(gain.time_saved_fraction.abs()));
         format!(
-            "{} {word} (90 %: {} to {}){verdict}",
-            percent(gain.time_saved_fraction.abs()),
+            "{} (90 %: {} to {}){verdict}",
+            match gain.outlook {
+                "faster" => good(&saved),
+                "slower" => bad(&saved),
+                _ => saved,
+            },
             signed(gain.low_fraction),
             signed(gain.high_fraction)
         )
@@ -163,7 +168,10 @@ impl CheckReport {
 /// `254.4 ms (90 %: 224.0 ms to 288.9 ms)`.
 fn timed(step: &StepKeys) -> String {
     let [time, low, high] = [step.time_us, step.low_us, step.high_us].map(Seconds::from_micros);
-    let memory = if step.fits { "" } else { "; DOES NOT FIT the memory" };
+    let memory = match step.fits {
+        true => String::new(),
+        false => format!("; {}", bad("DOES NOT FIT the memory")),
+    };
     format!("{time} (90 %: {low} to {high}){memory}")
 }
 

@@ -95,12 +95,13 @@ pub trait Report: Serialize + Sized {
 
     /// Tables and sentences, with a line break at the end, every column and line as wide as it comes.
     fn text(&self) -> String {
-        table::laid_out(&self.page(), None)
+        table::laid_out(&self.page(), None, false)
     }
 
-    /// The same in lines of at most `width` characters: columns of little importance are left out and named.
-    fn text_within(&self, width: usize) -> String {
-        table::laid_out(&self.page(), Some(width))
+    /// The same for a terminal: verdicts, gains and losses are coloured; in lines of at most `width` characters, for
+    /// which columns of little importance are left out and named.
+    fn shown(&self, width: Option<usize>) -> String {
+        table::laid_out(&self.page(), width, true)
     }
 
     /// One JSON document, with a line break at the end.

@@ -103,7 +103,7 @@ impl Report for OperatorCheckReport {
                 (None, true) => "no near size is predicted faster".to_owned(),
                 (None, false) => String::new(),
             };
-            [rule.id.to_owned(), verdict.to_owned(), rule.detail.clone(), saves]
+            [rule.id.to_owned(), verdict, rule.detail.clone(), saves]
         });
         let summary = match self.broken {
             0 => format!("all {} rules that apply are met", self.rules.len()),

@@ -17,7 +17,7 @@ use crate::report::search::PointKeys;
 use crate::report::search::SearchReport;
 use crate::report::search::ShapeKeys;
 use crate::report::signed;
-use crate::report::table::{left, right, table};
+use crate::report::table::{bad, good, left, right, table};
 use crate::report::tokens;
 use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective};
@@ -242,7 +242,7 @@ impl SearchReport {
                 baseline.shape.vocab,
                 tokens(baseline.tokens_per_s_per_gpu),
                 percent(baseline.mfu),
-                if baseline.fits { "" } else { ", does not fit" },
+                if baseline.fits { String::new() } else { format!(", {}", bad("does not fit")) },
             ),
             true => format!(
                 "no published model of this kind, size and vocabulary is built in, so no gain is shown; losses are compared with the shape at the centre of the bounds ({} x {}, {} heads, vocabulary {})",
@@ -658,7 +658,10 @@ fn none() -> String {
 }
 
 fn gain_text(gain: Option<f64>) -> String {
-    gain.map_or_else(none, signed)
+    gain.map_or_else(none, |gain| match gain < 0.0 {
+        true => bad(&signed(gain)),
+        false => good(&signed(gain)),
+    })
 }
 
 /// `0.93`.

@@ -11,7 +11,7 @@ use crate::report::step::RestLine;
 use crate::report::step::SharedWarning;
 use crate::report::step::StepLine;
 use crate::report::step::StepReport;
-use crate::report::table::{left, right, table};
+use crate::report::table::{bad, doubtful, left, right, table};
 use crate::report::tier_shares_text;
 use crate::report::tokens;
 use crate::units::Bytes;
@@ -156,8 +156,8 @@ impl StepReport {
                     Bytes::from_bytes(memory.capacity_bytes),
                     match memory.verdict {
                         MemoryVerdict::Fits => "fits".to_owned(),
-                        MemoryVerdict::Tight => "tight, an allocator usually takes more".to_owned(),
-                        MemoryVerdict::DoesNotFit => "DOES NOT FIT, 2 GB being kept free".to_owned(),
+                        MemoryVerdict::Tight => doubtful("tight, an allocator usually takes more"),
+                        MemoryVerdict::DoesNotFit => bad("DOES NOT FIT, 2 GB being kept free"),
                     },
                     parts.join(", ")
                 ),

@@ -6,6 +6,20 @@
 /// Begins a cell.
 const CELL: char = '\u{1f}';
 
+/// Begin a good text, a doubtful one and a bad one; [`END`] ends each.
+const GOOD: char = '\u{1}';
+const DOUBTFUL: char = '\u{2}';
+const BAD: char = '\u{3}';
+const END: char = '\u{4}';
+
+/// The marks of colours, and what a terminal takes for them.
+const COLOURS: [(char, &str); 4] = [
+    (GOOD, "\u{1b}[32m"),
+    (DOUBTFUL, "\u{1b}[33m"),
+    (BAD, "\u{1b}[31m"),
+    (END, "\u{1b}[0m"),
+];
+
 /// Spaces between columns.
 const GAP: usize = 2;
 
@@ -50,6 +64,21 @@ impl Column<'_> {
     }
 }
 
+/// A gain, or a verdict that asks for nothing.
+pub(super) fn good(text: &str) -> String {
+    format!("{GOOD}{text}{END}")
+}
+
+/// What may be as wanted or not.
+pub(super) fn doubtful(text: &str) -> String {
+    format!("{DOUBTFUL}{text}{END}")
+}
+
+/// A loss, or a verdict that asks for a change.
+pub(super) fn bad(text: &str) -> String {
+    format!("{BAD}{text}{END}")
+}
+
 /// Marks a table without the columns that no row has anything in.
 pub(super) fn filled<const COLUMNS: usize>(
     columns: [Column; COLUMNS],
@@ -86,7 +115,7 @@ fn marked(columns: &[Column], rows: impl Iterator<Item = Vec<String>>) -> String
 }
 
 /// The text with its tables drawn and its lines wrapped, none wider than `width` characters where words allow it.
-pub(super) fn laid_out(text: &str, width: Option<usize>) -> String {
+pub(super) fn laid_out(text: &str, width: Option<usize>, coloured: bool) -> String {
     let (mut fitted, mut rows): (String, Vec<Vec<&str>>) = (String::new(), Vec::new());
     for line in text.lines().chain([""]) {
         match line.strip_prefix(CELL) {
@@ -99,7 +128,8 @@ pub(super) fn laid_out(text: &str, width: Option<usize>) -> String {
     }
     // The line after the last.
     fitted.truncate(fitted.len() - 1);
-    fitted
+    let colour = |text: String, (mark, code): &(char, &str)| text.replace(*mark, if coloured { code } else { "" });
+    COLOURS.iter().fold(fitted, colour)
 }
 
 /// A line, broken at words; what follows its label is indented below itself.
@@ -124,7 +154,7 @@ fn broken(text: &str, [first, others]: [usize; 2]) -> Vec<&str> {
     let (mut parts, mut rest, mut width) = (Vec::new(), text, first);
     while length(rest) > width {
         let start = rest.len() - rest.trim_start().len();
-        let blanks = rest.char_indices().enumerate();
+        let blanks = rest.char_indices().filter(|(_, letter)| *letter > END).enumerate();
         let mut blanks = blanks.filter(|(_, (at, letter))| *at >= start && *letter == ' ');
         let first = blanks.next();
         let last = blanks.take_while(|(count, _)| *count <= width).last();
@@ -138,8 +168,9 @@ fn broken(text: &str, [first, others]: [usize; 2]) -> Vec<&str> {
     parts
 }
 
+/// Characters that are seen.
 fn length(text: &str) -> usize {
-    text.chars().count()
+    text.chars().filter(|letter| *letter > END).count()
 }
 
 /// The table of these rows, the first of them its marked headings.
@@ -197,9 +228,10 @@ fn drawn(rows: &[Vec<&str>], width: Option<usize>) -> String {
         let lines = (0..lines).map(|number| {
             let cells = kept.iter().zip(&parts).map(|(&at, parts)| {
                 let (part, width) = (parts.get(number).unwrap_or(&""), widths[at]);
+                let blank = " ".repeat(width.saturating_sub(length(part)));
                 match columns[at].is_number {
-                    true => format!("{part:>width$}"),
-                    false => format!("{part:<width$}"),
+                    true => blank + part,
+                    false => part.to_string() + &blank,
                 }
             });
             let cells: Vec<_> = cells.collect();
@@ -283,7 +315,7 @@ mlp_up     12  fp8 with one
 ",
             ),
         ] {
-            assert_eq!(laid_out(&sample(), width), expected, "{width:?}");
+            assert_eq!(laid_out(&sample(), width, false), expected, "{width:?}");
         }
     }
 
@@ -304,7 +336,25 @@ mlp_up     12  fp8 with one
             ),
             ("Größe → größer", 8, "Größe →\n  größer"),
         ] {
-            assert_eq!(laid_out(&format!("{line}\n"), Some(width)), format!("{expected}\n"));
+            assert_eq!(
+                laid_out(&format!("{line}\n"), Some(width), false),
+                format!("{expected}\n")
+            );
         }
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let row = |text: String| [text, "1".to_owned()];
+        let rows = [row(bad("BROKEN")), row(good("met")), row("-".to_owned())];
+        let text = table([left("verdict"), right("n")], rows);
+        let plain = laid_out(&text, Some(20), false);
+        assert_eq!(plain.lines().nth(2), Some("BROKEN   1"));
+        let coloured = laid_out(&text, Some(20), true);
+        assert_eq!(coloured.lines().nth(2), Some("\u{1b}[31mBROKEN\u{1b}[0m   1"));
+        let stripped = ["\u{1b}[31m", "\u{1b}[32m", "\u{1b}[0m"]
+            .iter()
+            .fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(stripped, plain);
     }
 }

@@ -119,3 +119,44 @@ fn examples_of_help_run() {
         }
     }
 }
+
+#[test]
+fn colours_are_for_terminals_and_quiet_leaves_out_notes() {
+    let run = |line: &str, name: &str| {
+        let mut command = Command::new(program());
+        for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+            command.env_remove(variable);
+        }
+        let output = command.args(line.split(' ')).env(name, "1").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{line}");
+        (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let broken = "\u{1b}[31mBROKEN\u{1b}[0m";
+    let line = "check gpt3-2.7b --gpu a100";
+    let (plain, _) = run(line, "NONE");
+    assert!(plain.contains("BROKEN") && !plain.contains('\u{1b}'));
+    for (options, variable, coloured) in [
+        ("--color always", "NO_COLOR", true),
+        ("--color never", "CLICOLOR_FORCE", false),
+        ("--color auto", "CLICOLOR_FORCE", true),
+        ("--color auto", "NO_COLOR", false),
+    ] {
+        let (text, _) = run(&format!("{line} {options}"), variable);
+        assert_eq!(text.contains(broken), coloured, "{options} {variable}");
+        let codes = ["31", "32", "33", "0"].map(|code| format!("\u{1b}[{code}m"));
+        assert_eq!(codes.iter().fold(text, |text, code| text.replace(code, "")), plain);
+    }
+    let document = run(&format!("{line} --format json --color always"), "NONE").0;
+    assert!(!document.contains('\u{1b}'));
+
+    let folder = tempfile::tempdir().unwrap();
+    for (options, said) in [("", true), (" -q", false)] {
+        let name = folder.path().join(format!("plot{said}.svg"));
+        let line = format!("predict model gpt2 --plot {}{options}", name.display());
+        assert_eq!(run(&line, "NONE").1.contains("wrote"), said);
+        assert!(name.exists());
+    }
+}

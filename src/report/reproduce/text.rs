@@ -3,7 +3,8 @@
 use crate::report::Report;
 use crate::report::reproduce::ReproduceReport;
 use crate::report::reproduce::how_to_get;
-use crate::report::table::{left, right, table};
+use crate::report::table::{bad, doubtful, good, left, right, table};
+use crate::reproduce::judge::Outcome;
 
 impl Report for ReproduceReport {
     fn page(&self) -> String {
@@ -17,7 +18,11 @@ impl Report for ReproduceReport {
         let rows = self.findings.iter().map(|finding| {
             [
                 finding.id.clone(),
-                finding.verdict_text.to_owned(),
+                match finding.verdict {
+                    Outcome::Reproduced => good(finding.verdict_text),
+                    Outcome::NotReproduced => bad(finding.verdict_text),
+                    _ => doubtful(finding.verdict_text),
+                },
                 finding.met(),
                 finding.stands_on(),
                 finding.decides(),

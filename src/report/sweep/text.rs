@@ -9,7 +9,7 @@ use crate::report::sweep::keys::DropKeys;
 use crate::report::sweep::keys::ModelKeys;
 use crate::report::sweep::keys::PointKeys;
 use crate::report::sweep::keys::RangeKeys;
-use crate::report::table::{left, right, table};
+use crate::report::table::{bad, left, right, table};
 use crate::report::tier_shares_text;
 use crate::report::tokens;
 use crate::units::Bytes;
@@ -177,7 +177,7 @@ impl SweepReport {
             if model.fits {
                 memory.to_string()
             } else {
-                format!("{memory} DOES NOT FIT")
+                format!("{memory} {}", bad("DOES NOT FIT"))
             },
             tiers,
         ]
