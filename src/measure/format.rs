@@ -1,77 +1,51 @@
 //! Conversion between numbers and the bits of a device's number formats.
 
 use crate::ops::Dtype;
+use half::{bf16, f16};
 
-/// The layout of a binary floating-point format below 32 bits.
-struct Layout {
-    exponent_bits: u32,
-    mantissa_bits: u32,
-    /// The largest finite number.
-    largest: f64,
-}
-
-/// Layouts of the formats below 32 bits; fp8 is E4M3 (OCP 8-bit floating point, 1.0).
-const fn layout(dtype: Dtype) -> Option<Layout> {
-    let (exponent_bits, mantissa_bits, largest) = match dtype {
-        Dtype::Fp16 => (5, 10, 65504.0),
-        Dtype::Bf16 => (8, 7, 3.389_531_389_251_535_5e38),
-        Dtype::Fp8 => (4, 3, 448.0),
-        _ => return None,
-    };
-    Some(Layout {
-        exponent_bits,
-        mantissa_bits,
-        largest,
-    })
-}
+/// The largest number of E4M3 (OCP 8-bit floating point, 1.0), and the NaN.
+const LARGEST_FP8: f32 = 448.0;
+const NAN_FP8: u32 = 0x7f;
 
 /// Encodes a number into the low bits of the result, rounded to nearest even and saturated at the
 /// largest finite number; infinities stay, except in fp8, which has none and saturates.
 pub fn encode(dtype: Dtype, value: f32) -> u32 {
-    let Some(layout) = layout(dtype) else {
-        return value.to_bits();
+    let within = |most: f32| {
+        if value.is_infinite() {
+            value
+        } else {
+            value.clamp(-most, most)
+        }
     };
-    let width = 1 + layout.exponent_bits + layout.mantissa_bits;
-    let sign = u32::from(value.is_sign_negative()) << (width - 1);
-    let all_ones = (1 << layout.exponent_bits) - 1;
-    if value.is_nan() {
-        return (all_ones << layout.mantissa_bits) | ((1 << layout.mantissa_bits) - 1);
+    match dtype {
+        Dtype::Fp16 => f16::from_f32(within(f16::MAX.to_f32())).to_bits().into(),
+        Dtype::Bf16 => bf16::from_f32(within(bf16::MAX.to_f32())).to_bits().into(),
+        Dtype::Fp8 if value.is_nan() => NAN_FP8,
+        Dtype::Fp8 => {
+            let magnitude = value.abs().min(LARGEST_FP8);
+            // Below the least normal exponent the spacing stays that of the least normal number.
+            let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(-6);
+            // Counting in spacings from the bottom of this exponent carries into the next one by itself.
+            let steps = (magnitude / power_of_two(exponent - 3)).round_ties_even() as u32;
+            ((value.to_bits() >> 24) & 0x80) | ((((exponent + 6) as u32) << 3) + steps)
+        }
+        _ => value.to_bits(),
     }
-    if value.is_infinite() && dtype != Dtype::Fp8 {
-        return sign | (all_ones << layout.mantissa_bits);
-    }
-    let magnitude = f64::from(value.abs()).min(layout.largest);
-    let bias = (1 << (layout.exponent_bits - 1)) - 1;
-    // Below the least normal exponent the spacing stays that of the least normal number.
-    let exponent = (exponent_of(magnitude)).max(1 - bias);
-    let spacing = power_of_two(exponent - layout.mantissa_bits as i32);
-    // Counting in spacings from the bottom of this exponent carries into the next one by itself.
-    let steps = (magnitude / spacing).round_ties_even() as u32;
-    let below = ((exponent + bias - 1) as u32) << layout.mantissa_bits;
-    sign | (below + steps)
 }
 
 /// Decodes the bits of a number.
 pub fn decode(dtype: Dtype, bits: u32) -> f32 {
-    let Some(layout) = layout(dtype) else {
-        return f32::from_bits(bits);
-    };
-    let all_ones = (1u32 << layout.exponent_bits) - 1;
-    let exponent = (bits >> layout.mantissa_bits) & all_ones;
-    let mantissa = bits & ((1 << layout.mantissa_bits) - 1);
-    let negative = bits >> (layout.exponent_bits + layout.mantissa_bits) & 1 == 1;
-    let sign = if negative { -1.0 } else { 1.0 };
-    let full = (1u32 << layout.mantissa_bits) - 1;
-    if dtype == Dtype::Fp8 && exponent == all_ones && mantissa == full {
-        return f32::NAN;
+    match dtype {
+        Dtype::Fp16 => f16::from_bits(bits as u16).to_f32(),
+        Dtype::Bf16 => bf16::from_bits(bits as u16).to_f32(),
+        Dtype::Fp8 if bits & 0x7f == NAN_FP8 => f32::NAN,
+        Dtype::Fp8 => {
+            let (sign, exponent) = (if bits & 0x80 == 0 { 1.0 } else { -1.0 }, (bits >> 3) & 0xf);
+            let hidden = if exponent == 0 { 0 } else { 8 };
+            sign * (hidden + (bits & 7)) as f32 * power_of_two(exponent.max(1) as i32 - 10)
+        }
+        _ => f32::from_bits(bits),
     }
-    if dtype != Dtype::Fp8 && exponent == all_ones {
-        return if mantissa == 0 { sign * f32::INFINITY } else { f32::NAN };
-    }
-    let bias = (1 << (layout.exponent_bits - 1)) - 1;
-    let hidden = if exponent == 0 { 0 } else { 1 << layout.mantissa_bits };
-    let power = exponent.max(1) as i32 - bias - layout.mantissa_bits as i32;
-    sign * (f64::from(hidden + mantissa) * power_of_two(power)) as f32
 }
 
 /// Rounds a number to a format; tf32 is stored in 32 bits and rounded inside the GEMM.
@@ -79,17 +53,9 @@ pub fn rounded(dtype: Dtype, value: f32) -> f32 {
     decode(dtype, encode(dtype, value))
 }
 
-/// `2^exponent` for exponents of normal `f64`; those of the formats are from -133 to 120. Faster than [`f64::powi`].
-fn power_of_two(exponent: i32) -> f64 {
-    f64::from_bits(((exponent + 1023) as u64) << 52)
-}
-
-/// Floor of the binary logarithm; of zero, an exponent below that of every format.
-fn exponent_of(magnitude: f64) -> i32 {
-    match ((magnitude.to_bits() >> 52) & 0x7ff) as i32 {
-        0 => -1023,
-        biased => biased - 1023,
-    }
+/// `2^exponent` for exponents of normal numbers.
+fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
 #[cfg(test)]

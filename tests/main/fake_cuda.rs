@@ -356,7 +356,6 @@ mod alone {
             error.contains(&looked),
             "{error} does not say that it looked in {looked}"
         );
-        assert!(cuda::devices().is_err());
     }
 
     #[test]
@@ -376,7 +375,6 @@ mod alone {
     #[test]
     #[ignore = "runs in a process of its own"]
     fn no_cublaslt() {
-        assert_eq!(cuda::devices().unwrap(), ["NVIDIA H200"]);
         let error = sentence(cuda::open(0));
         assert!(
             error.contains("cuBLASLt (libcublasLt.so.13 or libcublasLt.so.12) was not found"),

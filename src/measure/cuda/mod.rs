@@ -33,7 +33,6 @@ pub use device::CudaDevice;
 
 use crate::error::{Error, Result};
 use cudarc::driver::CudaContext;
-use cudarc::driver::result;
 use libraries::Library;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -55,23 +54,6 @@ pub fn open(index: usize) -> Result<CudaDevice> {
         }
         Library::CublasLt.require()?;
         CudaDevice::open(index)
-    })
-}
-
-/// The names of the CUDA devices, as their driver spells them, by index.
-///
-/// # Errors
-///
-/// Fails without a driver or device.
-pub fn devices() -> Result<Vec<String>> {
-    guarded(|| {
-        (0..count()?)
-            .map(|index| {
-                let device = result::device::get(index as i32);
-                let name = device.and_then(result::device::get_name);
-                name.map_err(driver::failed("tell the name of a device"))
-            })
-            .collect()
     })
 }
 

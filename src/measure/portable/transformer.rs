@@ -13,9 +13,8 @@ use crate::random::Random;
 use crate::units::Seconds;
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::nn::{
-    Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, LinearLayout, RmsNorm, RmsNormConfig,
-};
+use burn::nn::norm::Normalization;
+use burn::nn::{Embedding, EmbeddingConfig, LayerNormConfig, Linear, LinearConfig, LinearLayout, RmsNormConfig};
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::activation::{gelu_approximate, silu};
 use burn::tensor::module::attention;
@@ -27,26 +26,11 @@ use std::time::Instant;
 const RATE: f64 = 1e-4;
 
 #[derive(Module, Debug)]
-enum Norm {
-    Layer(LayerNorm),
-    Rms(RmsNorm),
-}
-
-impl Norm {
-    fn forward(&self, rows: Tensor<2>) -> Tensor<2> {
-        match self {
-            Self::Layer(norm) => norm.forward(rows),
-            Self::Rms(norm) => norm.forward(rows),
-        }
-    }
-}
-
-#[derive(Module, Debug)]
 struct Layer {
-    attention_norm: Norm,
+    attention_norm: Normalization,
     qkv: Linear,
     projection: Linear,
-    mlp_norm: Norm,
+    mlp_norm: Normalization,
     up: Linear,
     down: Linear,
 }
@@ -56,7 +40,7 @@ struct Transformer {
     embedding: Embedding,
     positions: Option<Embedding>,
     layers: Vec<Layer>,
-    norm: Norm,
+    norm: Normalization,
     head: Linear,
 }
 
@@ -90,8 +74,8 @@ impl Transformer {
                 .init(device)
         };
         let norm = || match architecture.norm.kind {
-            NormKind::RmsNorm => Norm::Rms(RmsNormConfig::new(hidden).init(device)),
-            _ => Norm::Layer(LayerNormConfig::new(hidden).init(device)),
+            NormKind::RmsNorm => Normalization::from(RmsNormConfig::new(hidden).init(device)),
+            _ => LayerNormConfig::new(hidden).init(device).into(),
         };
         let inner = size(architecture.mlp.d_ff);
         let up = inner * size(architecture.mlp.kind.up_factor());

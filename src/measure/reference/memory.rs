@@ -2,7 +2,8 @@
 
 use super::{Element, Operand, Operands, wide};
 use crate::measure::format::rounded;
-use crate::ops::{Dtype, Memory, MemoryKind as K, Pass};
+use crate::ops::MemoryKind::{self, *};
+use crate::ops::{Dtype, Memory, Pass};
 use crate::random::Random;
 use Access::{Flat, MovedRows, Pairs, Rows, Tiles};
 use Pass::{Backward, Forward};
@@ -50,42 +51,49 @@ pub enum Access {
 
 /// A kernel that devices run: operands by the names that [`operand`] knows, outputs, the file and the name of the CUDA
 /// kernel, and its access.
-type Kernel = (K, Pass, &'static str, fn(&Call) -> Values, &'static str, Access);
+type Kernel = (
+    MemoryKind,
+    Pass,
+    &'static str,
+    fn(&Call) -> Values,
+    &'static str,
+    Access,
+);
 
 /// The values of operands.
 type Values = Vec<Vec<f64>>;
 
 #[rustfmt::skip]
 const KERNELS: &[Kernel] = &[
-    (K::Softmax, Forward, "x -> y", softmax, "softmax.cu softmax_forward", Rows),
-    (K::Softmax, Backward, "y dy -> dx", softmax_backward, "softmax.cu softmax_backward", Rows),
-    (K::CrossEntropy, Forward, "logits classes -> loss stats", loss, "softmax.cu cross_entropy_forward", Rows),
-    (K::CrossEntropy, Backward, "logits classes stats dloss -> dlogits", loss_backward, "softmax.cu cross_entropy_backward", Rows),
-    (K::LayerNorm, Forward, "x gamma beta -> y", norm, "norm.cu layer_norm_forward", Rows),
-    (K::LayerNorm, Backward, "x gamma dy mean rstd -> dx dgamma dbeta", norm_backward, "norm.cu layer_norm_backward", Rows),
-    (K::RmsNorm, Forward, "x gamma -> y", norm, "norm.cu rms_norm_forward", Rows),
-    (K::RmsNorm, Backward, "x gamma dy rstd -> dx dgamma", norm_backward, "norm.cu rms_norm_backward", Rows),
-    (K::Mask, Forward, "x -> y", |c| c.masked(f64::NEG_INFINITY), "elementwise.cu mask", Rows),
-    (K::Mask, Backward, "dy -> dx", |c| c.masked(0.0), "elementwise.cu mask", Rows),
-    (K::Dropout, Forward, "x -> y mask", dropout, "elementwise.cu dropout_forward", Flat),
-    (K::Dropout, Backward, "dy mask -> dx", dropout, "elementwise.cu dropout_backward", Flat),
-    (K::Gelu, Forward, "x -> y", |c| c.map(|[x, ..]| gelu(x).0), "elementwise.cu gelu_forward", Flat),
-    (K::Gelu, Backward, "x dy -> dx", |c| c.map(|[x, dy, _]| gelu(x).1 * dy), "elementwise.cu gelu_backward", Flat),
-    (K::Swiglu, Forward, "gate up -> y", |c| c.map(|[gate, up, _]| gate * sigmoid(gate) * up), "elementwise.cu swiglu_forward", Flat),
-    (K::Swiglu, Backward, "gate up dy -> dgate dup", swiglu_backward, "elementwise.cu swiglu_backward", Flat),
-    (K::Rotary, Forward, "x cos sin -> y", |c| c.rotated(1.0), "elementwise.cu rotary", Pairs),
-    (K::Rotary, Backward, "dy cos sin -> dx", |c| c.rotated(-1.0), "elementwise.cu rotary", Pairs),
-    (K::Add, Forward, "x skip -> y", |c| c.map(|[x, skip, _]| x + skip), "elementwise.cu add", Flat),
-    (K::Add, Backward, "dy dskip -> dx", |c| c.map(|[dy, dskip, _]| dy + dskip), "elementwise.cu add", Flat),
-    (K::Adam, Forward, "gradient weight m v -> weight m v low", step, "elementwise.cu adam", Flat),
-    (K::Zero, Forward, "-> y", |c| c.map(|_| 0.0), "elementwise.cu zero", Flat),
-    (K::Copy, Forward, "x -> y", |c| c.map(|[x, ..]| x), "copy.cu copy", Flat),
-    (K::Copy, Backward, "dy -> dx", |c| c.map(|[dy, ..]| dy), "copy.cu copy", Flat),
-    (K::Embedding, Forward, "table rows -> y", gather, "gather.cu gather", MovedRows),
-    (K::Embedding, Backward, "dy rows dtable -> dtable", scatter, "gather.cu scatter_add", MovedRows),
-    (K::Permute, Forward, "x order -> y", gather, "gather.cu gather", MovedRows),
-    (K::Permute, Backward, "dy order -> dx", scatter, "gather.cu scatter", MovedRows),
-    (K::Quantize, Forward, "x scale amax -> amax cast transposed", quantize, "quantize.cu quantize_forward", Tiles),
+    (Softmax, Forward, "x -> y", softmax, "softmax.cu softmax_forward", Rows),
+    (Softmax, Backward, "y dy -> dx", softmax_backward, "softmax.cu softmax_backward", Rows),
+    (CrossEntropy, Forward, "logits classes -> loss stats", loss, "softmax.cu cross_entropy_forward", Rows),
+    (CrossEntropy, Backward, "logits classes stats dloss -> dlogits", loss_backward, "softmax.cu cross_entropy_backward", Rows),
+    (LayerNorm, Forward, "x gamma beta -> y", norm, "norm.cu layer_norm_forward", Rows),
+    (LayerNorm, Backward, "x gamma dy mean rstd -> dx dgamma dbeta", norm_backward, "norm.cu layer_norm_backward", Rows),
+    (RmsNorm, Forward, "x gamma -> y", norm, "norm.cu rms_norm_forward", Rows),
+    (RmsNorm, Backward, "x gamma dy rstd -> dx dgamma", norm_backward, "norm.cu rms_norm_backward", Rows),
+    (Mask, Forward, "x -> y", |c| c.masked(f64::NEG_INFINITY), "elementwise.cu mask", Rows),
+    (Mask, Backward, "dy -> dx", |c| c.masked(0.0), "elementwise.cu mask", Rows),
+    (Dropout, Forward, "x -> y mask", dropout, "elementwise.cu dropout_forward", Flat),
+    (Dropout, Backward, "dy mask -> dx", dropout, "elementwise.cu dropout_backward", Flat),
+    (Gelu, Forward, "x -> y", |c| c.map(|[x, ..]| gelu(x).0), "elementwise.cu gelu_forward", Flat),
+    (Gelu, Backward, "x dy -> dx", |c| c.map(|[x, dy, _]| gelu(x).1 * dy), "elementwise.cu gelu_backward", Flat),
+    (Swiglu, Forward, "gate up -> y", |c| c.map(|[gate, up, _]| gate * sigmoid(gate) * up), "elementwise.cu swiglu_forward", Flat),
+    (Swiglu, Backward, "gate up dy -> dgate dup", swiglu_backward, "elementwise.cu swiglu_backward", Flat),
+    (Rotary, Forward, "x cos sin -> y", |c| c.rotated(1.0), "elementwise.cu rotary", Pairs),
+    (Rotary, Backward, "dy cos sin -> dx", |c| c.rotated(-1.0), "elementwise.cu rotary", Pairs),
+    (Add, Forward, "x skip -> y", |c| c.map(|[x, skip, _]| x + skip), "elementwise.cu add", Flat),
+    (Add, Backward, "dy dskip -> dx", |c| c.map(|[dy, dskip, _]| dy + dskip), "elementwise.cu add", Flat),
+    (Adam, Forward, "gradient weight m v -> weight m v low", step, "elementwise.cu adam", Flat),
+    (Zero, Forward, "-> y", |c| c.map(|_| 0.0), "elementwise.cu zero", Flat),
+    (Copy, Forward, "x -> y", |c| c.map(|[x, ..]| x), "copy.cu copy", Flat),
+    (Copy, Backward, "dy -> dx", |c| c.map(|[dy, ..]| dy), "copy.cu copy", Flat),
+    (Embedding, Forward, "table rows -> y", gather, "gather.cu gather", MovedRows),
+    (Embedding, Backward, "dy rows dtable -> dtable", scatter, "gather.cu scatter_add", MovedRows),
+    (Permute, Forward, "x order -> y", gather, "gather.cu gather", MovedRows),
+    (Permute, Backward, "dy order -> dx", scatter, "gather.cu scatter", MovedRows),
+    (Quantize, Forward, "x scale amax -> amax cast transposed", quantize, "quantize.cu quantize_forward", Tiles),
 ];
 
 fn kernel(op: &Memory) -> Option<&'static Kernel> {
@@ -299,9 +307,9 @@ fn mean(values: impl Iterator<Item = f64>, count: usize) -> f64 {
 }
 
 /// The mean of a row, zero in RMS norm, and the inverse of its deviation from that.
-fn moments(kind: K, row: &[f64]) -> (f64, f64) {
+fn moments(kind: MemoryKind, row: &[f64]) -> (f64, f64) {
     let centre = match kind {
-        K::LayerNorm => mean(row.iter().copied(), row.len()),
+        LayerNorm => mean(row.iter().copied(), row.len()),
         _ => 0.0,
     };
     let squares = row.iter().map(|x| (x - centre).powi(2));
@@ -389,7 +397,7 @@ fn norm(c: &Call) -> Values {
 fn norm_backward(c: &Call) -> Values {
     let [x, gamma, dy, means, rstds] = &c.inputs;
     let (means, rstds) = match c.op.kind {
-        K::LayerNorm => (Some(means), rstds),
+        LayerNorm => (Some(means), rstds),
         _ => (None, means),
     };
     let mut sums = vec![vec![0.0; c.cols]; 2];

@@ -12,7 +12,11 @@ mod graph;
 mod plan;
 mod plans;
 
-pub use plan::{DeviceProperties, Planned, candidates};
+#[cfg(feature = "test-support")]
+#[path = "tests/described.rs"]
+mod described;
+#[cfg(feature = "test-support")]
+pub use described::{DeviceProperties, candidates};
 
 pub(super) use descriptor::Handle;
 pub(super) use plan::Plan;

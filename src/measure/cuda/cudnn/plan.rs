@@ -4,27 +4,11 @@ use super::descriptor::{Descriptor, Handle, succeed};
 use super::{Binding, build};
 use crate::error::{Error, Result};
 use crate::measure::cuda::cudnn::graph::Graph;
-use crate::measure::cuda::libraries::Library;
 use crate::ops::{Attention, Op};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as HeurMode,
 };
 use std::ffi::c_void;
-
-/// Properties of a device, which may be absent, as JSON for cuDNN.
-pub struct DeviceProperties(Descriptor);
-
-impl DeviceProperties {
-    /// Parses the JSON of `CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION`.
-    pub fn from_json(json: &str) -> Result<Self> {
-        Library::Cudnn.require()?;
-        let kind = Kind::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
-        let properties = Descriptor::new(kind, "the properties of a device")?;
-        let name = Name::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION;
-        properties.set(name, json.as_bytes())?;
-        Ok(Self(properties.finalize()?))
-    }
-}
 
 /// Properties of a compiled plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,55 +19,34 @@ pub struct Planned {
     pub workspace_bytes: u64,
 }
 
-/// The device of a plan: present, or described by its properties.
-enum Target<'a> {
-    Device(&'a Handle),
-    Described(&'a DeviceProperties),
+/// Engine configurations in the order of the heuristic, for the device of the graph's handle or for a described one.
+pub fn configurations(graph: &Descriptor, described: Option<&Descriptor>) -> Result<Vec<Descriptor>> {
+    let kind = Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
+    let heuristic = Descriptor::new(kind, "a heuristic")?;
+    heuristic
+        .descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
+        .set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[HeurMode::CUDNN_HEUR_MODE_A])?;
+    if let Some(properties) = described {
+        heuristic.descriptor(Name::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, properties)?;
+    }
+    heuristic.finalize()?.children(
+        Name::CUDNN_ATTR_ENGINEHEUR_RESULTS,
+        Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+        "an engine's configuration",
+    )
 }
 
-impl Target<'_> {
-    fn finalize(&self, graph: &Graph) -> Result<Descriptor> {
-        match self {
-            Self::Device(handle) => graph.finalize(Some(handle)),
-            Self::Described(_) => graph.finalize(None),
-        }
-    }
-
-    /// Engine configurations in the order of the heuristic.
-    fn configurations(&self, graph: &Descriptor) -> Result<Vec<Descriptor>> {
-        let kind = Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
-        let heuristic = Descriptor::new(kind, "a heuristic")?;
-        heuristic
-            .descriptor(Name::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)?
-            .set(Name::CUDNN_ATTR_ENGINEHEUR_MODE, &[HeurMode::CUDNN_HEUR_MODE_A])?;
-        if let Self::Described(properties) = self {
-            heuristic.descriptor(Name::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, &properties.0)?;
-        }
-        heuristic.finalize()?.children(
-            Name::CUDNN_ATTR_ENGINEHEUR_RESULTS,
-            Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
-            "an engine's configuration",
-        )
-    }
-
-    /// Compiles a configuration.
-    fn plan(&self, configuration: &Descriptor) -> Result<Descriptor> {
-        let kind = Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
-        let plan = Descriptor::new(kind, "a plan")?;
-        match self {
-            Self::Device(handle) => {
-                plan.set(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[handle.raw()])?;
-            }
-            Self::Described(properties) => {
-                plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, &properties.0)?;
-            }
-        }
-        plan.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)?;
-        plan.finalize()
-    }
+/// Compiles a configuration for the device that a plan is set to.
+pub fn compiled(
+    configuration: &Descriptor,
+    set_device: impl FnOnce(&Descriptor) -> Result<&Descriptor>,
+) -> Result<Descriptor> {
+    let plan = Descriptor::new(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "a plan")?;
+    set_device(&plan)?.descriptor(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)?;
+    plan.finalize()
 }
 
-fn planned(plan: &Descriptor) -> Result<Planned> {
+pub fn planned(plan: &Descriptor) -> Result<Planned> {
     let bytes = plan.integer(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
     // A plan of an engine that is not compiled at run time has no JSON.
     let json = plan
@@ -95,20 +58,6 @@ fn planned(plan: &Descriptor) -> Result<Planned> {
         kernel: kernel.unwrap_or("cudnn").to_owned(),
         workspace_bytes: u64::try_from(bytes).unwrap_or(0),
     })
-}
-
-/// Number of cuDNN's engine configurations for an operator on a described device, and with
-/// `compile` the first plan.
-///
-/// It needs no device; without a driver's library there are no configurations.
-pub fn candidates(op: &Attention, device: &DeviceProperties, compile: bool) -> Result<(usize, Option<Planned>)> {
-    let (_, graph) = build(op)?;
-    let target = Target::Described(device);
-    let finalized = target.finalize(&graph)?;
-    let configurations = target.configurations(&finalized)?;
-    let first = configurations.first().filter(|_| compile);
-    let first = first.map(|configuration| planned(&target.plan(configuration)?));
-    Ok((configurations.len(), first.transpose()?))
 }
 
 /// Addresses of the bound tensors.
@@ -135,16 +84,18 @@ impl Plan {
     /// Compiles the first configuration of the heuristic's list that finalizes.
     pub fn new(op: &Attention, handle: &Handle) -> Result<Self> {
         let (bindings, graph) = build(op)?;
-        let target = Target::Device(handle);
-        let finalized = target.finalize(&graph)?;
-        let configurations = target.configurations(&finalized)?;
+        let finalized = graph.finalize(Some(handle))?;
+        let configurations = configurations(&finalized, None)?;
+        let name = Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
         let (count, mut refusal) = (configurations.len(), None);
         let mut numbered = configurations.into_iter().enumerate();
-        let chosen = numbered.find_map(|(number, configuration)| match target.plan(&configuration) {
-            Ok(plan) => Some((number, configuration, plan)),
-            Err(error) => {
-                refusal.get_or_insert(error);
-                None
+        let chosen = numbered.find_map(|(number, configuration)| {
+            match compiled(&configuration, |plan| plan.set(name, &[handle.raw()])) {
+                Ok(plan) => Some((number, configuration, plan)),
+                Err(error) => {
+                    refusal.get_or_insert(error);
+                    None
+                }
             }
         });
         let (number, configuration, plan) = chosen.ok_or_else(|| {
