@@ -378,17 +378,14 @@ impl<'a> Chain<'a> {
             Some(same) if !recut => Some(*same),
             _ => pick(&choices, random),
         };
-        let group = match next[Dimension::KvLoraRank] {
-            0 => shape[heads] / shape[Dimension::KvHeads],
-            _ => 1,
+        let Some(chosen) = chosen else {
+            return next;
         };
-        chosen.map_or(next, |chosen| {
-            let grouped = match chosen[heads].is_multiple_of(group) {
-                true => chosen[heads] / group,
-                false => chosen[heads],
-            };
-            chosen.with(Dimension::KvHeads, grouped)
-        })
+        // As many heads to a key/value head as before, or nearly.
+        let group = |shape: &Shape| shape[heads] / shape[Dimension::KvHeads];
+        let shared = self.space.choices(Dimension::KvHeads, &chosen).into_iter();
+        let nearest = shared.min_by_key(|other| group(other).abs_diff(group(shape)));
+        nearest.unwrap_or(chosen)
     }
 }
 

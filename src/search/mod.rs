@@ -81,7 +81,7 @@ const JOINT: u64 = 10;
 const MOST_COSTLY: usize = 50;
 
 /// Rounds in which the shapes of an answer get the layouts that are the best of each, which may change the answer.
-const REPLANS: usize = 3;
+const REPLANS: usize = 8;
 
 /// Shapes that are polished, of so many of the best, and rounds of it at most.
 const POLISHED: usize = 4;

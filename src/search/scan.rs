@@ -62,8 +62,8 @@ pub fn near<'a>(
 ) -> impl Iterator<Item = ShapeFamily> + 'a {
     let within = |dimension: Dimension, other: &Shape, reach: u64| other[dimension].abs_diff(shape[dimension]) <= reach;
     let layouts = space.interleaved_like(shape);
-    // Two steps of the lattice are at most an eighth of a width.
-    let reach = (shape[Dimension::Hidden] / 16).max(128);
+    // Far enough to the next width that heads of another size divide, such as from 40 heads of 96 to 32 of 128.
+    let reach = (shape[Dimension::Hidden] / 12).max(128);
     let is_near = move |other: &Shape| {
         layouts.contains(&other.layout())
             && within(Dimension::Layers, other, shape[Dimension::Pp].max(2))

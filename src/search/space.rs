@@ -43,6 +43,10 @@ const EXPERTS: [u64; 13] = [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 5
 /// six (Gemma 3).
 const WINDOWED: [[u64; 2]; 4] = [[0, 1], [1, 2], [3, 4], [5, 6]];
 
+/// Key/value heads that are shared, beside powers of two: those of SmolLM2-135M and 360M, of Phi-3-medium and Phi-4 (their
+/// published configs).
+const SHARED_KEYS: [u64; 3] = [3, 5, 10];
+
 /// Heads of latent attention beside one another are so many apart, to keep the lattice small.
 const LATENT_HEADS: u64 = 16;
 
@@ -471,14 +475,17 @@ impl Space {
             .collect()
     }
 
-    /// Numbers of key/value heads for the query heads of `shape`; with latent attention every head has its own.
+    /// Numbers of key/value heads for the query heads of `shape`, usual ones unless they are given; with latent attention every head has its own.
     fn kv_heads(&self, shape: &Shape) -> Vec<u64> {
         let heads = shape[Dimension::Heads];
         let [least, most] = match shape[Dimension::KvLoraRank] {
             0 => self.bounds.limits(Quantity::KvGroup),
             _ => [1.0, 1.0],
         };
+        let is_given = self.fixed[Dimension::KvHeads].is_some() || self.fixed.kv_group.is_some();
+        let is_usual = |kv: u64| kv == heads || kv.is_power_of_two() || SHARED_KEYS.contains(&kv);
         (1..=heads)
+            .filter(|kv| is_given || is_usual(*kv))
             .filter(|kv| heads.is_multiple_of(*kv))
             .filter(|kv| (least..=most).contains(&((heads / kv) as f64)))
             .filter(|kv| self.fixed[Dimension::KvHeads].is_none_or(|fixed| fixed == *kv))

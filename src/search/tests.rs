@@ -222,6 +222,34 @@ fn shapes_of_an_answer_differ_and_none_is_worse_in_speed_and_loss() {
     }
 }
 
+/// Of the divisors of 28 heads 7 and 14 are in no published model.
+#[test]
+fn shared_keys_are_usual_numbers_unless_they_are_given() {
+    let with = |kv_heads: Option<u64>| {
+        let request = Request {
+            fixed: [
+                (Dimension::Hidden, Some(3584)),
+                (Dimension::HeadDim, Some(128)),
+                (Dimension::KvHeads, kv_heads),
+            ]
+            .into(),
+            equal_loss: false,
+            top: 1_000,
+            ..request(7_000_000_000, MODES[2])
+        };
+        let found = search(&predictor("h200"), &request, &quiet).unwrap();
+        let shapes = found.front.iter().map(|point| point.architecture.kv_heads);
+        let all = shapes.chain(found.shapes.iter().map(|shape| shape.ranked.architecture.kv_heads));
+        all.collect::<std::collections::BTreeSet<u64>>()
+    };
+    let chosen = with(None);
+    assert!(
+        chosen.contains(&4) && !chosen.contains(&7) && !chosen.contains(&14),
+        "{chosen:?}"
+    );
+    assert!(with(Some(7)).iter().eq([&7]));
+}
+
 /// The first shape costs no loss and loses no GPU time to the baseline; heads divide by 4 and have a size that kernels have.
 #[test]
 fn the_default_answer_costs_no_loss_against_a_published_model_of_its_size() {
