@@ -1,7 +1,7 @@
 //! Kernel and library paths: what cases share a kernel or a library's entry, and so are refused or
 //! wrong together.
 
-use crate::ops::{Attention, CollectiveKind, Dtype, Gemm, Layout, MemoryKind, Op, OpKind, Pass};
+use crate::ops::{CollectiveKind, Dtype, Gemm, Layout, MemoryKind, Op, OpKind, Pass};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,7 +56,12 @@ impl KernelPath {
                 dtype: *dtype,
                 batched: *batch > 1,
             },
-            Op::Attention(op) => Self::attention(op),
+            Op::Attention(op) => Self::Attention {
+                pass: op.pass,
+                causal: op.causal,
+                decode: op.is_decode(),
+                dtype: op.dtype,
+            },
             Op::Memory(op) => Self::Memory {
                 kind: op.kind,
                 pass: op.pass,
@@ -64,15 +69,6 @@ impl KernelPath {
             },
             Op::Collective(op) => Self::Collective(op.kind),
             other => Self::Other(other.kind()),
-        }
-    }
-
-    const fn attention(op: &Attention) -> Self {
-        Self::Attention {
-            pass: op.pass,
-            causal: op.causal,
-            decode: op.is_decode(),
-            dtype: op.dtype,
         }
     }
 
@@ -131,6 +127,7 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Attention;
 
     #[test]
     fn single_and_batched_gemms_are_two_paths_and_sizes_make_none() {

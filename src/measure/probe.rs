@@ -3,8 +3,7 @@
 
 use super::checks::Verdict;
 use super::device::{Cache, Case, Device, Identity, Sensors};
-use super::protocol::chain_length;
-use super::stopping::Limits;
+use super::protocol::warmed;
 use crate::error::{Error, Result};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::stats::median;
@@ -129,12 +128,7 @@ pub fn cases() -> Vec<Case> {
 fn timed(device: &mut dyn Device, case: &Case) -> Result<Timed> {
     let begin = device.now();
     let (alone, calls, replays) = {
-        let mut chain = device.open(case)?;
-        chain.trial()?;
-        let alone = chain.trial()?;
-        let calls = chain_length(Limits::default().chain, alone);
-        chain.record(calls)?;
-        chain.replay()?;
+        let (mut chain, alone, calls) = warmed(device, case)?;
         let replays = (0..REPLAYS).map(|_| chain.replay());
         let replays = replays.collect::<Result<Vec<_>>>()?;
         (alone, calls, replays)

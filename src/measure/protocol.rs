@@ -1,7 +1,7 @@
 //! Timing of one case: set-up with a first call, a trial, a chain of calls, one warm replay of more
 //! than one call, then replays until the stopping rule ends them.
 
-use super::device::{Case, Device, Sensors};
+use super::device::{Case, Chain, Device, Sensors};
 use super::stopping::{Limits, Stopping, Summary};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
@@ -77,6 +77,17 @@ fn decade(value: f64) -> i32 {
 pub fn chain_length(chain: Seconds, call: Seconds) -> u32 {
     // A cast of a float saturates; zero and NaN give the longest and the shortest chain.
     ((chain / call).ceil() as u32).clamp(1, LONGEST_CHAIN)
+}
+
+/// A case that is set up and tried twice, with a recorded chain that ran once: the time of one call, and the calls of the chain.
+pub fn warmed<'a>(device: &'a mut dyn Device, case: &Case) -> Result<(Box<dyn Chain + 'a>, Seconds, u32)> {
+    let mut chain = device.open(case)?;
+    chain.trial()?;
+    let alone = chain.trial()?;
+    let calls = chain_length(Limits::default().chain, alone);
+    chain.record(calls)?;
+    chain.replay()?;
+    Ok((chain, alone, calls))
 }
 
 /// Times a case.

@@ -11,47 +11,47 @@ pub use crate::dataset::Stop;
 use crate::stats::quantile;
 use crate::units::Seconds;
 
-/// Precision and caps of the rule.
+/// What a plan sets of the rule and of the chains that it is fed with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Target device time of one replay of a chain.
     pub chain: Seconds,
-    /// Half-width of the interval over the median, for calls of at least [`Limits::short`].
-    pub precision: f64,
-    /// Half-width over the median for shorter calls, which the timer's resolution limits.
-    pub short_precision: f64,
-    /// Time of one call below which [`Limits::short_precision`] holds.
-    pub short: Seconds,
-    /// Least number of replays of calls over [`Limits::medium`].
+    /// Least number of replays of calls over [`MEDIUM`].
     pub fewest: usize,
-    /// Time of one call up to which more replays are the least than [`Limits::fewest`].
-    pub medium: Seconds,
-    /// Largest number of replays.
-    pub most: usize,
-    /// Largest device time of all replays, once there are the fewest.
-    pub time: Seconds,
-    /// Time of one call above which [`Limits::long_replays`] are enough.
-    pub long: Seconds,
-    /// Replays of a long call.
-    pub long_replays: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             chain: Seconds::from_micros(1000.0),
-            precision: 0.005,
-            short_precision: 0.01,
-            short: Seconds::from_micros(20.0),
             fewest: FEWEST,
-            medium: Seconds::from_secs(1e-3),
-            most: 25,
-            time: Seconds::from_secs(25e-3),
-            long: Seconds::from_secs(5e-3),
-            long_replays: 3,
         }
     }
 }
+
+/// Half-width of the interval over the median, for calls of at least [`SHORT`].
+const PRECISION: f64 = 0.005;
+
+/// Half-width over the median for shorter calls, which the timer's resolution limits.
+const SHORT_PRECISION: f64 = 0.01;
+
+/// Time of one call below which [`SHORT_PRECISION`] holds.
+const SHORT: Seconds = Seconds::from_micros(20.0);
+
+/// Time of one call up to which more replays are the least than [`Limits::fewest`].
+const MEDIUM: Seconds = Seconds::from_secs(1e-3);
+
+/// Largest number of replays.
+const MOST: usize = 25;
+
+/// Largest device time of all replays, once there are the fewest.
+const TIME: Seconds = Seconds::from_secs(25e-3);
+
+/// Time of one call above which [`LONG_REPLAYS`] are enough.
+const LONG: Seconds = Seconds::from_secs(5e-3);
+
+/// Replays of a long call.
+const LONG_REPLAYS: usize = 3;
 
 /// Replays that an interval of the median needs.
 const FEWEST: usize = 7;
@@ -120,14 +120,14 @@ impl Stopping {
         let place = self.sorted.partition_point(|&time| time < call);
         self.sorted.insert(place, call);
         self.spent += elapsed;
-        let (limits, replays) = (&self.limits, self.sorted.len());
+        let replays = self.sorted.len();
         let median = quantile(&self.sorted, 0.5);
-        if median > limits.long {
-            return (replays >= limits.long_replays).then_some(Stop::Long);
+        if median > LONG {
+            return (replays >= LONG_REPLAYS).then_some(Stop::Long);
         }
-        let goal = match median < limits.short {
-            true => limits.short_precision,
-            false => limits.precision,
+        let goal = match median < SHORT {
+            true => SHORT_PRECISION,
+            false => PRECISION,
         };
         // While there are too few for an interval, the extremes stand for it: that look only counts
         // with the next.
@@ -135,8 +135,8 @@ impl Stopping {
         let (low, high) = interval(&self.sorted).unwrap_or(extremes);
         let narrow = (high - low) / median / 2.0 <= goal;
         self.good_looks = if narrow { self.good_looks + 1 } else { 0 };
-        let fewest = match median > limits.medium {
-            true => limits.fewest,
+        let fewest = match median > MEDIUM {
+            true => self.limits.fewest,
             false => FEWEST,
         };
         if replays < fewest {
@@ -147,10 +147,10 @@ impl Stopping {
                 true => Stop::Long,
                 false => Stop::Precise,
             })
-        } else if replays >= limits.most {
+        } else if replays >= MOST {
             Some(Stop::Replays)
         } else {
-            (self.spent >= limits.time).then_some(Stop::Time)
+            (self.spent >= TIME).then_some(Stop::Time)
         }
     }
 

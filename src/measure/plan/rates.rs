@@ -4,8 +4,7 @@ use super::Supported;
 use crate::dataset::Skipped;
 use crate::error::{Error, Result};
 use crate::measure::device::{Case, Device};
-use crate::measure::protocol::chain_length;
-use crate::measure::stopping::Limits;
+use crate::measure::protocol::warmed;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
@@ -180,11 +179,7 @@ fn probe_rate(
 
 /// Time of one call in a chain, after a warm replay.
 fn call_of(device: &mut dyn Device, case: &Case) -> Result<Seconds> {
-    let mut chain = device.open(case)?;
-    chain.trial()?;
-    let calls = chain_length(Limits::default().chain, chain.trial()?);
-    chain.record(calls)?;
-    chain.replay()?;
+    let (mut chain, _, calls) = warmed(device, case)?;
     Ok(chain.replay()?.elapsed / f64::from(calls))
 }
 

@@ -128,7 +128,6 @@ pub fn prepare<'a>(
         limits: Limits {
             chain: plan.chain,
             fewest: plan.fewest,
-            ..Limits::default()
         },
         anchor_cost: Duration::ZERO,
         next_anchors: Duration::ZERO,
