@@ -99,9 +99,10 @@ pub(super) fn rank_linear(linear: &LinearLayers, tp: u64) -> LinearLayers {
 }
 
 impl LinearLayers {
-    /// Channels of the convolution: queries, keys and values.
+    /// Channels of the convolution: queries, keys and values, without a recurrence values alone.
     pub(super) fn channels(&self) -> u64 {
-        2 * self.key_heads * self.head_dim + self.values()
+        let keys = self.kind.map_or(0, |_| self.key_heads * self.head_dim);
+        2 * keys + self.values()
     }
 
     /// Width of the values of all heads.
@@ -113,10 +114,11 @@ impl LinearLayers {
     fn own_parameters(&self) -> u64 {
         let taps = self.channels() * self.taps;
         taps + match self.kind {
-            Recurrence::GatedDeltaNet => 2 * self.heads + self.value_dim,
-            Recurrence::KimiDelta => self.heads * (1 + self.head_dim) + self.value_dim,
+            None => 0,
+            Some(Recurrence::GatedDeltaNet) => 2 * self.heads + self.value_dim,
+            Some(Recurrence::KimiDelta) => self.heads * (1 + self.head_dim) + self.value_dim,
             // A bias a channel, a skip connection a head, a norm over all heads.
-            Recurrence::Mamba2 => self.channels() + 3 * self.heads + self.values(),
+            Some(Recurrence::Mamba2) => self.channels() + 3 * self.heads + self.values(),
         }
     }
 }
@@ -134,11 +136,13 @@ pub(super) fn linear_attention_linears(arch: &Architecture, tp: u64) -> Vec<Line
     let from_hidden = |role, outputs| Linear::new(role, hidden, outputs, false);
     let gated = linear.channels() + values;
     let mut linears = match linear.kind {
-        Recurrence::GatedDeltaNet => vec![
+        // What the gates before and after the convolution read, and what passes them.
+        None => vec![from_hidden(Role::LinearInput, 3 * values)],
+        Some(Recurrence::GatedDeltaNet) => vec![
             from_hidden(Role::LinearInput, gated),
             from_hidden(Role::LinearDecay, 2 * heads),
         ],
-        Recurrence::KimiDelta => vec![
+        Some(Recurrence::KimiDelta) => vec![
             from_hidden(Role::LinearInput, linear.channels()),
             from_hidden(Role::LinearDecay, 2 * linear.head_dim + heads),
             Linear {
@@ -146,7 +150,7 @@ pub(super) fn linear_attention_linears(arch: &Architecture, tp: u64) -> Vec<Line
                 ..Linear::new(Role::LinearGate, linear.head_dim, values, false)
             },
         ],
-        Recurrence::Mamba2 => vec![from_hidden(Role::LinearInput, gated + heads)],
+        Some(Recurrence::Mamba2) => vec![from_hidden(Role::LinearInput, gated + heads)],
     };
     linears.push(Linear::new(Role::LinearOutput, values, hidden, false));
     linears

@@ -706,7 +706,7 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
     let cached = rows as f64 * width as f64 * work.cache_dtype().size() as f64;
     let states = arch.linear.map_or(0.0, |linear| {
         let linear = rank_linear(&linear, work.tp);
-        let state = (linear.values() * linear.head_dim) as f64 * STATE_BYTES;
+        let state = linear.kind.map_or(0, |_| linear.values() * linear.head_dim) as f64 * STATE_BYTES;
         let tokens = (linear.channels() * (linear.taps - 1)) as f64;
         stage.linear as f64 * (state + tokens * work.activation_dtype().size() as f64)
     });

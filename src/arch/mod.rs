@@ -373,19 +373,20 @@ impl Window {
     }
 }
 
-/// Layers with linear attention or a state-space model.
+/// Layers with linear attention, a state-space model or a short convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearLayers {
-    /// How a token changes the state of a head.
-    pub kind: Recurrence,
+    /// How a token changes the state of a head; `None` for a short convolution between two gates (LFM2).
+    #[serde(default)]
+    pub kind: Option<Recurrence>,
     /// Layers that use it; the others attend.
     pub layers: u64,
     /// Query and key heads; groups of a state-space model.
     pub key_heads: u64,
     /// Value heads, each with a state.
     pub heads: u64,
-    /// Width of a query and key head; the state size of a state-space model.
+    /// Width of a query and key head; the state size of a state-space model; any without a recurrence.
     pub head_dim: u64,
     /// Width of a value head.
     pub value_dim: u64,

@@ -147,7 +147,7 @@ pub struct Profile {
     /// Width of the key/value latent; `None` if attention is not latent.
     pub latent: Option<f64>,
     /// Kind of linear attention and its share of the layers; none without.
-    pub linear: Option<(Recurrence, f64)>,
+    pub linear: Option<(Option<Recurrence>, f64)>,
     /// Keys that a windowed layer sees, and [`crate::arch::Window::pattern`]; none without windows.
     pub window: Option<(u64, Option<u64>)>,
     /// Tokens of the vocabulary, without padding.

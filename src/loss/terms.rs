@@ -261,7 +261,7 @@ impl Terms {
                 window.then(|| (&self.window.curve, profile.full_share()))
             }
             Part::LinearAttention => {
-                let linear = profile.linear.is_some();
+                let linear = profile.linear.is_some_and(|(kind, _)| kind.is_some());
                 linear.then(|| (&self.linear, profile.full_share().max(1e-3)))
             }
             Part::Format => self.format.get(&profile.format).map(|curve| (curve, 1.0)),
@@ -271,6 +271,10 @@ impl Terms {
 
     /// Whether what a kind costs was measured.
     pub fn knows(&self, part: Part, profile: &Profile) -> bool {
+        let convolves = profile.linear.is_some_and(|(kind, _)| kind.is_none());
+        if convolves && part == Part::LinearAttention {
+            return false;
+        }
         let keys = profile.window.filter(|_| part == Part::Window);
         self.kind(part, profile).is_none_or(|(curve, place)| {
             curve.reaches(place, profile.size.blocks)

@@ -270,7 +270,7 @@ fn experts_gain_by_their_granularity_what_was_published() {
 #[test]
 fn hybrids_cost_what_published_pairs_did() {
     let hybrid = |softmax: f64, of: f64| {
-        let linear = (Recurrence::Mamba2, 1.0 - softmax / of);
+        let linear = (Some(Recurrence::Mamba2), 1.0 - softmax / of);
         move |shape: &mut Profile| shape.linear = Some(linear)
     };
     for (blocks, softmax, layers, measured) in [
@@ -316,8 +316,16 @@ fn kinds_of_attention_are_known_within_what_was_published_and_recall_is_said_apa
         (&|shape| shape.window = Some((1024, Some(3))), true, true),
         (&|shape| shape.window = Some((128, Some(3))), false, true),
         (&|shape| shape.window = Some((4096, None)), false, true),
-        (&|shape| shape.linear = Some((Recurrence::Mamba2, 0.75)), true, false),
-        (&|shape| shape.linear = Some((Recurrence::Mamba2, 1.0)), false, true),
+        (
+            &|shape| shape.linear = Some((Some(Recurrence::Mamba2), 0.75)),
+            true,
+            false,
+        ),
+        (
+            &|shape| shape.linear = Some((Some(Recurrence::Mamba2), 1.0)),
+            false,
+            true,
+        ),
     ] {
         let found = judged(change);
         assert_eq!(found.evidence == Evidence::Extrapolated, known, "{found:?}");

@@ -110,7 +110,9 @@ impl From<&Architecture> for ArchitectureShape {
             moe_shared_d_ff: arch.moe.map(|moe| moe.shared_d_ff),
             window: arch.window.map(|window| window.size),
             window_layers: arch.window.map(|window| window.layers),
-            recurrence: arch.linear.map(|linear| linear.kind.name()),
+            recurrence: arch
+                .linear
+                .map(|linear| linear.kind.map_or("short_convolution", |kind| kind.name())),
             linear_layers: arch.linear.map(|linear| linear.layers),
             kv_lora_rank: arch.mla.map(|mla| mla.kv_lora_rank),
         }

@@ -5,6 +5,7 @@ use super::fields::Fields;
 use crate::error::Result;
 use crate::ops::Recurrence;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// How a type describes its layers with linear attention.
 #[derive(Clone, Copy, Deserialize)]
@@ -20,6 +21,9 @@ pub(super) enum Hybrid {
     Olmo,
     /// Mamba-2 or attention, each with an MLP, as `layer_types` or `attn_layer_indices` says (Granite 4, Bamba).
     Mamba2,
+    /// A short convolution or attention, as `layer_types` or `full_attn_idxs` says; `rounded` where the MLP is two thirds as
+    /// wide as the file says, rounded up (LFM2).
+    ShortConvolution { rounded: bool },
     /// Mamba-2, attention, MLP or experts, one a layer, as `hybrid_override_pattern` says (Nemotron-H).
     NemotronH,
 }
@@ -57,6 +61,7 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
         Hybrid::Olmo => olmo(fields, arch),
         Hybrid::Mamba2 => mamba2(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
+        Hybrid::ShortConvolution { rounded } => short_convolution(rounded, fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),
     }?;
     arch.linear = arch.linear.filter(|linear| linear.layers > 0);
@@ -87,7 +92,7 @@ fn gated_delta(
     let full = listed(fields, "layer_types", arch.layers)?.unwrap_or(full);
     let head_dim = fields.number_or("linear_key_head_dim", widths[0])?;
     arch.linear = Some(LinearLayers {
-        kind: Recurrence::GatedDeltaNet,
+        kind: Some(Recurrence::GatedDeltaNet),
         layers: arch.layers.saturating_sub(full),
         key_heads: fields.number_or("linear_num_key_heads", key_heads)?,
         heads: fields.number_or("linear_num_value_heads", heads)?,
@@ -103,9 +108,9 @@ fn listed(fields: &mut Fields<'_>, key: &'static str, layers: u64) -> Result<Opt
     let Some(types) = fields.texts(key)? else {
         return Ok(None);
     };
-    let count = |kinds: [&str; 2]| types.iter().filter(|known| kinds.contains(known)).count() as u64;
-    let full = count(["full_attention", "attention"]);
-    if types.len() as u64 != layers || full + count(["linear_attention", "mamba"]) != layers {
+    let count = |kinds: &[&str]| types.iter().filter(|known| kinds.contains(known)).count() as u64;
+    let full = count(&["full_attention", "attention"]);
+    if types.len() as u64 != layers || full + count(&["linear_attention", "mamba", "conv"]) != layers {
         let allowed = "full_attention or linear_attention for each of num_hidden_layers";
         return fields.refuse(key, allowed);
     }
@@ -123,7 +128,7 @@ fn mamba2(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         false => fields.number("mamba_d_head")?,
     };
     arch.linear = Some(LinearLayers {
-        kind: Recurrence::Mamba2,
+        kind: Some(Recurrence::Mamba2),
         layers: arch.layers.saturating_sub(full),
         key_heads: fields.number_or("mamba_n_groups", 1)?,
         heads,
@@ -140,6 +145,28 @@ fn mamba2(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     Ok(())
 }
 
+fn short_convolution(rounded: bool, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let indices = fields.numbers("full_attn_idxs")?;
+    let full = indices.map_or(arch.layers, |indices| indices.len() as u64);
+    let full = listed(fields, "layer_types", arch.layers)?.unwrap_or(full);
+    let factor = fields.value("block_ffn_dim_multiplier").and_then(Value::as_f64);
+    let multiple = fields.number_or("block_multiple_of", 256)?;
+    if fields.flag("block_auto_adjust_ff_dim", rounded)? {
+        let inner = (2 * arch.mlp.d_ff / 3) as f64 * factor.unwrap_or(1.0);
+        arch.mlp.d_ff = (inner as u64).next_multiple_of(multiple.max(1));
+    }
+    arch.linear = Some(LinearLayers {
+        kind: None,
+        layers: arch.layers.saturating_sub(full),
+        key_heads: arch.heads,
+        heads: arch.heads,
+        head_dim: arch.head_dim,
+        value_dim: arch.hidden.checked_div(arch.heads).unwrap_or(0),
+        taps: fields.number_or("conv_L_cache", 3)?,
+    });
+    Ok(())
+}
+
 fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     if fields.flag("mla_use_nope", true)? {
         arch.positions = Positions::None;
@@ -152,7 +179,7 @@ fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     nested.ignore(&["full_attn_layers"]);
     let (heads, width) = (nested.number("num_heads")?, nested.number("head_dim")?);
     arch.linear = Some(LinearLayers {
-        kind: Recurrence::KimiDelta,
+        kind: Some(Recurrence::KimiDelta),
         layers: listed.len() as u64,
         key_heads: heads,
         heads,
@@ -176,7 +203,7 @@ fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     arch.positions = Positions::None;
     arch.mlp_layers = Some(mlps + experts);
     arch.linear = Some(LinearLayers {
-        kind: Recurrence::Mamba2,
+        kind: Some(Recurrence::Mamba2),
         layers: count(Block::Mamba),
         key_heads: fields.number_or("n_groups", 8)?,
         heads: fields.number_or("mamba_num_heads", 128)?,

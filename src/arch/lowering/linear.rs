@@ -1,17 +1,18 @@
 //! Lowering of blocks with linear attention: norm, projections, convolution, recurrence, gated norm, projection, residual.
 //!
-//! The norm of the outputs is fused with their gate, and so has the traffic of a gated activation.
+//! The norm of the outputs is fused with their gate, and so has the traffic of a gated activation. A short convolution has
+//! a gate on either side and no recurrence.
 
 use super::super::layer::{linear_attention_linears, rank_linear};
-use super::super::{Architecture, Mode, NormPlacement, Phase, Role, Workload};
+use super::super::{Architecture, LinearLayers, Mode, NormPlacement, Phase, Role, Workload};
 use super::{Lowering, Scope};
 use crate::ops::{LinearAttention, MemoryKind, Op, Pass};
 
-/// The recurrence of one layer over all tokens of one rank; none without such layers.
+/// The recurrence of one layer over all tokens of one rank; `None` without one.
 fn recurrence(arch: &Architecture, work: &Workload, tp: u64) -> Option<LinearAttention> {
     let linear = rank_linear(arch.linear.as_ref()?, tp);
     Some(LinearAttention {
-        kind: linear.kind,
+        kind: linear.kind?,
         batch: work.batch,
         heads: linear.heads,
         key_heads: linear.key_heads,
@@ -31,7 +32,11 @@ pub(super) fn flops(arch: &Architecture, work: &Workload) -> f64 {
 impl Lowering<'_> {
     pub(super) fn linear_block(&mut self) {
         let (arch, work, layers) = (self.arch, self.work, self.stage.linear);
-        let Some(op) = recurrence(arch, work, work.tp).filter(|_| layers > 0) else {
+        let Some(rank) = arch
+            .linear
+            .filter(|_| layers > 0)
+            .map(|linear| rank_linear(&linear, work.tp))
+        else {
             return;
         };
         let (rows, hidden, scope) = (work.residual_rows(), arch.hidden, Scope::Layer);
@@ -41,7 +46,7 @@ impl Lowering<'_> {
         let tokens = work.rank_tokens();
         for linear in linear_attention_linears(arch, work.tp) {
             if linear.role == Role::LinearOutput {
-                self.recurrence_core(op, layers);
+                self.recurrence_core(rank, layers);
             }
             self.linear(&linear, tokens, linear.members, scope, layers);
         }
@@ -52,21 +57,23 @@ impl Lowering<'_> {
     }
 
     /// Everything between the projections.
-    fn recurrence_core(&mut self, op: LinearAttention, layers: u64) {
+    fn recurrence_core(&mut self, rank: LinearLayers, layers: u64) {
         let tokens = self.work.rank_tokens();
+        let op = recurrence(self.arch, self.work, self.work.tp);
+        let gate = MemoryKind::Swiglu;
         let convolution = match self.work.mode {
             Mode::Decode => MemoryKind::CausalConvStep,
             Mode::Train | Mode::Prefill => MemoryKind::CausalConv,
         };
         let scope = Scope::Layer;
-        self.memory(
-            Role::LinearConvolution,
-            convolution,
-            tokens,
-            op.channels(),
-            scope,
-            layers,
-        );
+        if op.is_none() {
+            self.memory(Role::LinearGate, gate, tokens, rank.values(), scope, layers);
+        }
+        let channels = rank.channels();
+        self.memory(Role::LinearConvolution, convolution, tokens, channels, scope, layers);
+        let Some(op) = op else {
+            return self.memory(Role::LinearGate, gate, tokens, rank.values(), scope, layers);
+        };
         let backward = LinearAttention {
             pass: Pass::Backward,
             ..op
@@ -78,8 +85,7 @@ impl Lowering<'_> {
             Op::LinearAttention(op),
             &[(Phase::Backward, Op::LinearAttention(backward))],
         );
-        let gate = MemoryKind::Swiglu;
-        self.memory(Role::LinearNorm, gate, tokens, op.values(), scope, layers);
+        self.memory(Role::LinearNorm, gate, tokens, rank.values(), scope, layers);
     }
 }
 
@@ -150,6 +156,37 @@ mod tests {
         };
         assert_eq!(convolution.kind, MemoryKind::CausalConvStep);
         assert_eq!((convolution.rows, convolution.cols), (8, 128 * 64 + 2 * 8 * 128));
+    }
+
+    #[test]
+    fn a_short_convolution_has_two_gates_and_keeps_a_few_tokens() {
+        let arch = Architecture {
+            linear: Some(LinearLayers {
+                kind: None,
+                layers: 10,
+                key_heads: 32,
+                heads: 32,
+                head_dim: 64,
+                value_dim: 64,
+                taps: 3,
+            }),
+            ..Architecture::gpt(2048, 16, 32)
+        };
+        let work = Workload::decode(8, 1023);
+        let step = lower(&arch, &work).unwrap();
+        for (role, count) in [
+            (Role::Attention, 6),
+            (Role::LinearAttention, 0),
+            (Role::LinearConvolution, 10),
+            (Role::LinearGate, 20),
+            (Role::LinearNorm, 0),
+            (Role::AttentionNorm, 16),
+        ] {
+            assert_eq!(forward(&step, role), count, "{role}");
+        }
+        let memory = memory_use(&arch, &work, &Practice::default()).unwrap();
+        let sequence = 6.0 * 1024.0 * 2.0 * 2048.0 * 2.0 + 10.0 * 2048.0 * 2.0 * 2.0;
+        assert_eq!(memory.kv_cache.bytes(), 8.0 * sequence);
     }
 
     #[test]
