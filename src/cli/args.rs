@@ -45,6 +45,9 @@ pub struct Cli {
     /// The files that the command line names.
     #[arg(skip)]
     pub files: Files,
+    /// Whether the GPU is that of the environment.
+    #[arg(skip)]
+    pub is_gpu_of_environment: bool,
 }
 
 /// How a result is shown.
@@ -153,6 +156,7 @@ impl Cli {
         let read = Self::from_arg_matches(&matches);
         let mut read = read.map_err(|error| error.format(&mut Self::arranged()))?;
         read.files = Files::of(&command, &matches);
+        read.is_gpu_of_environment = help::is_gpu_of_environment(&matches);
         Ok(read)
     }
 }
@@ -671,5 +675,9 @@ fn picture(text: &str) -> Result<PathBuf, String> {
 fn fraction(text: &str) -> Result<f64, String> {
     let value = number::fraction(text);
     let value = value.filter(|value| *value > 0.0 && *value < 1.0);
-    value.ok_or_else(|| "allowed: a number between 0 and 1, such as 0.1 or 10%".to_owned())
+    let percent = match text.parse::<f64>() {
+        Ok(value) if (1.0..100.0).contains(&value) => format!("; {text} of a hundred is {text}%"),
+        _ => String::new(),
+    };
+    value.ok_or_else(|| format!("allowed: a number between 0 and 1, such as 0.1 or 10%{percent}"))
 }

@@ -1,6 +1,15 @@
 //! How help is arranged: groups of options, which of them `-h` leaves to `--help`, and examples.
 
-use clap::{Arg, Command};
+use crate::arch::Preset;
+use crate::framework::Framework;
+use crate::gpu::Gpu;
+use crate::predict::library;
+use clap::builder::{ArgPredicate, PossibleValuesParser};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+
+/// The variable of the environment that names the GPU where neither the command line nor a model does.
+pub const GPU_VARIABLE: &str = "SHAPEWISE_GPU";
 
 /// The commands whose options are grouped: those that predict.
 const GROUPED: [&str; 6] = ["predict", "search", "plan", "compare", "check", "sweep"];
@@ -23,7 +32,7 @@ const GROUPS: [Group; 7] = [
     ),
     (
         "Workload",
-        "mode batch seq kv_seq context causal output concurrency ttft_ms tpot_ms global_batch tokens dtype",
+        "mode batch seq seq_q seq_kv context causal output concurrency ttft_ms tpot_ms global_batch tokens dtype",
         "recipe confidence pass attention router_load microbatches autocast",
     ),
     (
@@ -213,6 +222,10 @@ pub fn arranged(root: Command) -> Command {
 }
 
 fn of_command(command: Command, path: &str, groups: &[Group]) -> Command {
+    let command = match groups.is_empty() {
+        true => command,
+        false => command.mut_args(|arg| with_gpu(arg, path)),
+    };
     let rare = RARE.iter().find(|(name, _)| *name == path);
     let command = grouped(command.mut_args(shortened), rare.map_or("", |(_, rare)| rare), groups);
     let command = command.mut_subcommands(|part| {
@@ -226,6 +239,62 @@ fn of_command(command: Command, path: &str, groups: &[Group]) -> Command {
         }
         None => command,
     }
+}
+
+/// The option, where it is `--gpu`, with the default that the environment gives it.
+///
+/// There is none where the path of a model is named, which may be of a GPU of its own.
+fn with_gpu(arg: Arg, path: &str) -> Arg {
+    if arg.get_id() != "gpu" {
+        return arg;
+    }
+    if path == "compare" {
+        return arg.help("The GPUs, such as h100,h200,b200; `shapewise gpus` lists them [default: all]");
+    }
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let arg = arg.help(help.replace("[default: ", &format!("[default: that of {GPU_VARIABLE}, else ")));
+    match std::env::var(GPU_VARIABLE) {
+        Ok(name) if !name.is_empty() => {
+            let built_in = |model: &'static str| ("model", ArgPredicate::Equals(model.into()), name.clone());
+            let arg = arg.default_value_ifs(library::names().map(built_in));
+            let arg = arg.default_value_if("model", ArgPredicate::IsPresent, None::<&str>);
+            arg.default_value(name).hide_default_value(true)
+        }
+        _ => arg,
+    }
+}
+
+/// Whether the GPU of a command is that of the environment.
+pub fn is_gpu_of_environment(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, matches)) => is_gpu_of_environment(matches),
+        None => {
+            let is_known = matches.try_contains_id("gpu").unwrap_or(false);
+            is_known && matches.value_source("gpu") == Some(ValueSource::DefaultValue)
+        }
+    }
+}
+
+/// The program for the completion of a shell: names that are built in are values.
+pub fn completed(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let gpus = Gpu::all().iter().map(|gpu| gpu.name.as_str());
+        let names: Vec<&'static str> = match arg.get_id().as_str() {
+            "gpu" | "also_gpus" | "leave_out" | "name" => gpus.collect(),
+            "architecture" | "others" | "like" => Preset::all()
+                .iter()
+                .map(|preset| preset.architecture.name.as_str())
+                .collect(),
+            "framework" => Framework::all()
+                .iter()
+                .map(|framework| framework.name.as_str())
+                .collect(),
+            "model" | "base" => library::names().collect(),
+            _ => return arg,
+        };
+        arg.value_parser(PossibleValuesParser::new(names))
+    });
+    command.mut_subcommands(completed)
 }
 
 /// The options in their groups, which help shows in the order of the options that have them.

@@ -173,6 +173,10 @@ const NOT_HERE: &[(&[&str], &str)] = &[
         "experts are taken to drop no token; no option sets a capacity",
     ),
     (
+        &["moe"],
+        "the experts of a step are those of its model; `shapewise search --active-params 3B` looks for mixtures of experts",
+    ),
+    (
         &["verbose", "debug"],
         "results go to standard output and progress to standard error, which --quiet leaves out; no option shows more",
     ),

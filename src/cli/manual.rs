@@ -3,6 +3,7 @@
 use crate::cli::args::Cli;
 use crate::cli::args::CompletionsArgs;
 use crate::cli::args::ManualArgs;
+use crate::cli::help;
 use crate::cli::note;
 use crate::cli::output::write_all;
 use crate::error::Error;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 pub(super) fn completions(args: &CompletionsArgs) -> String {
     let mut script = Vec::new();
-    let mut command = Cli::arranged();
+    let mut command = help::completed(Cli::arranged());
     clap_complete::generate(args.shell, &mut command, "shapewise", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }

@@ -56,6 +56,7 @@ use crate::cli::args::Command;
 use crate::cli::args::Format;
 use crate::cli::args::Predict;
 use crate::cli::args::View;
+use crate::cli::help::GPU_VARIABLE;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::panics_are_expected;
@@ -108,6 +109,12 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
         clap::ColorChoice::Never => anstream::ColorChoice::Never,
     }
     .write_global();
+    if cli.is_gpu_of_environment {
+        note(&format!(
+            "--gpu {} by {GPU_VARIABLE}",
+            std::env::var(GPU_VARIABLE).unwrap_or_default()
+        ));
+    }
     #[cfg(unix)]
     outlive_file_limits();
     let outcome = panic::catch_unwind(|| {

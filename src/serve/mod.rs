@@ -48,6 +48,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::any::Any;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -286,7 +287,14 @@ pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
     let runtime = runtime.map_err(|error| Error::io("threads", error))?;
     let served = runtime.block_on(async {
         let at = options.listen;
-        let failed = |error| Error::io(format!("--listen {at}"), error);
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                let other = SocketAddr::new(at.ip(), at.port().saturating_add(1));
+                let allowed = format!("an address that no other program listens on, such as {other}");
+                Error::field("command line", "--listen", at, &allowed)
+            }
+            _ => Error::io(format!("--listen {at}"), error),
+        };
         let listener = TcpListener::bind(at).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let stop = signals().map_err(|error| Error::io("signals", error))?;

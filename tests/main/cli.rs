@@ -336,7 +336,7 @@ fn every_promised_option_is_in_the_help() {
     for name in ["native", "aiconfigurator", "cookbook", "neusight"] {
         assert!(formats.contains(name), "evaluate --help does not list {name}");
     }
-    assert!(data("predict gemm --help").contains("[default: h200]"));
+    assert!(data("predict gemm --help").contains("else h200]"));
     let scope = data("search --help").split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "Varied are layers",
@@ -483,6 +483,7 @@ fn names_of_other_programs_are_answered_with_ours() {
         ("predict model gpt2 --dtype int4", "`--recipe w4a16`"),
         ("predict model gpt2 --recipe awq", "`--recipe w4a16`"),
         ("predict model gpt2 --gpus 8", "`--dp`"),
+        ("predict model gpt2 --moe", "those of its model"),
         (
             "predict model gpt2 --lora",
             "adapters (LoRA, QLoRA) cannot be asked for",

@@ -1,4 +1,4 @@
-//! The probe on a real GPU, where `SHAPEWISE_GPU` says which: every path is right, and what
+//! The probe on a real GPU, where `SHAPEWISE_DEVICE` says which: every path is right, and what
 //! `docs/gpu-log.md` asks is printed.
 
 use shapewise::measure::cuda;
@@ -8,8 +8,8 @@ use shapewise::report::probe::ProbeReport;
 
 #[test]
 fn a_real_gpu_passes_its_checks_and_answers_the_log() {
-    let Some(index) = std::env::var_os("SHAPEWISE_GPU") else {
-        return crate::skip::skip("gpu", "SHAPEWISE_GPU names no GPU");
+    let Some(index) = std::env::var_os("SHAPEWISE_DEVICE") else {
+        return crate::skip::skip("gpu", "SHAPEWISE_DEVICE names no GPU");
     };
     let index = index.to_str().and_then(|index| index.parse().ok());
     let mut device = cuda::open(index.expect("the number of a GPU")).unwrap();

@@ -76,6 +76,13 @@ fn short_help_fits_a_page_and_long_help_has_every_option() {
         };
         let all = options(&long);
         assert!(options(&short).iter().all(|option| all.contains(option)), "{name}");
+        let predicts = ["predict", "search", "plan", "compare", "check", "sweep"];
+        if predicts.contains(&name.split(' ').next().unwrap_or_default()) {
+            assert!(
+                !long.contains("\nOptions:"),
+                "{name} has an option without a group\n{long}"
+            );
+        }
         if name.starts_with("plan") || name == "search" {
             assert!(all.len() > 30 && options(&short).len() < all.len(), "{name}");
             for group in ["Workload:", "Parallelism:", "Memory:", "Hardware:", "Output:"] {
@@ -158,5 +165,54 @@ fn colours_are_for_terminals_and_quiet_leaves_out_notes() {
         let line = format!("predict model gpt2 --plot {}{options}", name.display());
         assert_eq!(run(&line, "NONE").1.contains("wrote"), said);
         assert!(name.exists());
+    }
+}
+
+#[test]
+fn the_environment_names_the_gpu_where_nothing_else_does() {
+    let run = |line: &str, gpu: &str| {
+        let mut command = Command::new(program());
+        command.args(line.split(' ')).env("SHAPEWISE_GPU", gpu);
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let gemm = "predict gemm -m 4096 -n 4096 -k 4096";
+    for (line, gpu, on, note) in [
+        (gemm, "b200", "(b200)", "--gpu b200 by SHAPEWISE_GPU\n"),
+        (gemm, "", "(h200)", ""),
+        ("predict gemm -m 4096 -n 4096 -k 4096 -q", "b200", "(b200)", ""),
+        ("predict gemm -m 4096 -n 4096 -k 4096 --gpu a100", "b200", "(a100)", ""),
+        (
+            "predict gemm -m 4096 -n 4096 -k 4096 --model a100",
+            "b200",
+            "(b200)",
+            "--gpu b200 by SHAPEWISE_GPU\n",
+        ),
+    ] {
+        let (code, text, error) = run(line, gpu);
+        assert_eq!((code, &*error), (Some(0), note), "{line} {gpu}");
+        assert!(text.contains(on), "{line} {gpu}: {text}");
+    }
+    let (code, _, error) = run(gemm, "h1oo");
+    assert_eq!(code, Some(2));
+    assert!(
+        error.contains("SHAPEWISE_GPU") && error.contains("nearest h100"),
+        "{error}"
+    );
+    // A model of one's own says which GPU it is of.
+    let (code, _, error) = run("predict gemm -m 1 -n 1 -k 1 --model ./nowhere", "b200");
+    assert!(code != Some(0) && !error.contains("SHAPEWISE_GPU"), "{code:?} {error}");
+    assert!(data("plan --help").contains("else h200]"));
+    assert!(data("compare --help").contains("[default: all]"));
+}
+
+#[test]
+fn shells_complete_names_that_are_built_in() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = data(&format!("completions {shell}"));
+        for name in ["rtx4090", "llama-3-70b", "megatron"] {
+            assert!(script.contains(name), "{shell} completes no {name}");
+        }
     }
 }
