@@ -9,7 +9,7 @@ use shapewise::gpu::Gpu;
 use shapewise::predict::Predictor;
 use shapewise::search::bounds::Quantity;
 use shapewise::search::{Found, Free, Layout, Method, Request, StopReason};
-use shapewise::search::{USUAL_VOCABULARY, search};
+use shapewise::search::{GAP, USUAL_VOCABULARY, search};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 
@@ -23,9 +23,6 @@ const BUDGETS: [(&str, u64, u64); 3] = [
 /// Random questions, and seeds of each.
 const QUESTIONS: usize = 200;
 const SEEDS: u64 = 3;
-
-/// How far from the best there is an answer may be.
-const MOST: f64 = 0.01;
 
 fn request(parameters: u64, tp: u64, mode: Mode, method: Method) -> Request {
     let alone = match mode {
@@ -118,7 +115,7 @@ fn quality() {
                 let off = (of_seed - of_all).exp_m1();
                 worst = worst.max(off);
                 assert!(
-                    off <= MOST,
+                    off <= GAP,
                     "{:.2} % off with seed {seed}, {} shapes: {question:?}",
                     off * 100.0,
                     all.lattice

@@ -515,6 +515,7 @@ class _MethodKeys(Record):
     """How it was found."""
     method: str
     seed: int | None
+    gap: float | None
     lattice_shapes: int
     evaluations: int
     refused: int

@@ -14,6 +14,7 @@ use crate::report::architecture::ArchitectureShape;
 use crate::search::Found;
 use crate::search::Free;
 use crate::search::FrontPoint;
+use crate::search::GAP;
 use crate::search::Method;
 use crate::search::Recommendation;
 use crate::search::Request;
@@ -439,6 +440,10 @@ pub(super) struct MethodKeys {
     pub method: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// How much slower than the fastest of all an annealed answer was at most, in random questions that were asked both ways.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub gap: Option<f64>,
     pub lattice_shapes: u64,
     pub evaluations: u64,
     pub refused: u64,
@@ -656,9 +661,11 @@ impl MethodKeys {
             Method::Exhaustive => ("exhaustive", None),
             Method::Random { seed } => ("random", Some(seed)),
         };
+        let is_annealed = found.stopped == StopReason::Iterations && method == "annealing";
         Self {
             method,
             seed,
+            gap: is_annealed.then_some(GAP),
             lattice_shapes: found.lattice,
             evaluations: found.evaluations,
             refused: found.refused,

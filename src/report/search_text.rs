@@ -254,7 +254,7 @@ impl SearchReport {
         });
         let search = &self.search;
         lines.push(format!(
-            "{}: {} evaluations, {} ruled out, of {} shapes in the lattice; stopped: {}",
+            "{}: {} evaluations, {} ruled out, of {} shapes in the lattice; stopped: {}{}",
             match search.seed {
                 Some(seed) => format!("{}, seed {seed}", search.method),
                 None => search.method.to_owned(),
@@ -262,7 +262,11 @@ impl SearchReport {
             grouped(search.evaluations),
             grouped(search.refused),
             grouped(search.lattice_shapes),
-            search.stopped
+            search.stopped,
+            search.gap.map_or_else(String::new, |gap| format!(
+                "; within {} of the fastest of all in random questions, --exhaustive looks at all",
+                percent(gap)
+            ))
         ));
         let basis: Vec<_> = self.basis.iter().map(super::Basis::text).collect();
         lines.push(format!("framework {}; based on {}", self.framework, basis.join("; ")));
