@@ -66,7 +66,7 @@ fn a_share_of_the_peak_counts_what_a_causal_mask_keeps() {
             assert!(mfu < 1.0 && hfu < 1.0, "{line}: {mfu} {hfu}");
         }
     }
-    let cached = data("predict gemm -m 4096 -n 4096 -k 128 --gpu l40s");
+    let cached = data("predict gemm -m 4096 -n 4096 -k 128 --gpu l40s --wide");
     assert!(
         cached.contains("of the bandwidth of the memory (operands that stay in the L2 cache are not read from it)"),
         "{cached}"
@@ -378,7 +378,7 @@ fn a_model_without_the_format_says_how_to_ask_it() {
     mine.save(folder.path()).unwrap();
     let model = folder.path().display();
     for ask in ["predict gemm -m 4096 -n 4096 -k 4096", "predict model gpt2"] {
-        let line = format!("{ask} --model {model}");
+        let line = format!("{ask} --model {model} --wide");
         let text = data(&line);
         assert!(text.contains("note") && text.contains("--dtype fp8 asks it"), "{text}");
         let asked = data(&format!("{line} --dtype fp8"));
