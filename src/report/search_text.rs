@@ -388,13 +388,13 @@ impl SearchReport {
             right(parameters).minor(5),
             right("b").minor(5),
             right(&split),
-            right("tokens/s/GPU"),
+            right("tokens/s per GPU"),
             right("90 %").minor(6),
             right("MFU").minor(7),
             right("memory").minor(4),
             right("gain"),
             right("GPU time to equal loss"),
-            left("loss, 10^-3 nats (90 %)"),
+            right("loss, 10^-3 nats (90 %)"),
             left("nearest").minor(9),
         ];
         let rows = self.shapes.iter().map(|shape| {
@@ -600,7 +600,7 @@ impl SearchReport {
             left("elsewhere"),
             left("format"),
             left("best shape"),
-            right("tokens/s/GPU"),
+            right("tokens/s per GPU"),
             right("MFU").minor(1),
             right("memory").minor(2),
             right("gain"),
@@ -638,9 +638,9 @@ impl SearchReport {
     fn front(&self) -> String {
         let headings = [
             left("Pareto front"),
-            right("tokens/s/GPU"),
+            right("tokens/s per GPU"),
             right("memory").minor(1),
-            left("loss, 10^-3 nats (90 %)"),
+            right("loss, 10^-3 nats (90 %)"),
             right("from centre").minor(2),
         ];
         let points = self.pareto_front.iter().step_by(self.every_shown());

@@ -106,7 +106,7 @@ impl StepReport {
             right("count"),
             right("time"),
             right("share"),
-            right("TFLOP/s"),
+            right("TFLOP/s").minor(1),
             left("tier"),
         ];
         let rest = self.rest.iter().map(RestLine::cells);

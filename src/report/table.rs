@@ -23,8 +23,8 @@ const COLOURS: [(char, &str); 4] = [
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// What a heading may be narrowed to.
-const NARROW_HEADING: usize = 12;
+/// What a heading may be narrowed to, and where that is not enough.
+const NARROW_HEADING: [usize; 2] = [12, 8];
 
 /// What a column of words is narrowed to before columns are left out, and at most.
 const NARROW_WORDS: [usize; 2] = [40, 12];
@@ -195,16 +195,21 @@ fn drawn(rows: &[Vec<&str>], width: Option<usize>) -> String {
     };
     let width = width.filter(|width| *width < sum(&kept, &|at| widths[at]));
     if let Some(width) = width {
-        for ((all, column), content) in widths.iter_mut().zip(&columns).zip(content) {
-            let words = column.heading.split(' ').map(length).max().unwrap_or(0);
-            *all = content.max(length(column.heading).min(words.max(NARROW_HEADING)));
-        }
         let [before, most] = NARROW_WORDS;
-        let least = |at: usize| match columns[at].is_number {
+        let least = |widths: &[usize], at: usize| match columns[at].is_number {
             true => widths[at],
             false => widths[at].min(before),
         };
-        while sum(&kept, &least) > width
+        for narrow in NARROW_HEADING {
+            for ((all, column), content) in widths.iter_mut().zip(&columns).zip(content.clone()) {
+                let words = column.heading.split(' ').map(length).max().unwrap_or(0);
+                *all = content.max(length(column.heading).min(words.max(narrow)));
+            }
+            if sum(&kept, &|at| least(&widths, at)) <= width {
+                break;
+            }
+        }
+        while sum(&kept, &|at| least(&widths, at)) > width
             && let Some(least) = kept.iter().copied().max_by_key(|at| columns[*at].rank)
             && columns[least].rank > 0
         {
