@@ -15,6 +15,9 @@ pub(super) const MAX_EXPERTS: u64 = 1024;
 impl Architecture {
     /// Checks that the numbers describe a model that can be built.
     pub fn validate(&self) -> Result<()> {
+        if self.name.contains(char::is_control) {
+            return self.refuse("name", "with control characters", "text without them");
+        }
         self.validate_dimensions()?;
         if !self.heads.is_multiple_of(self.kv_heads) {
             let allowed = format!("a divisor of heads = {}", self.heads);

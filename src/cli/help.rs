@@ -245,7 +245,7 @@ fn of_command(command: Command, path: &str, groups: &[Group]) -> Command {
 ///
 /// There is none where the path of a model is named, which may be of a GPU of its own.
 fn with_gpu(arg: Arg, path: &str) -> Arg {
-    if arg.get_id() != "gpu" {
+    if arg.get_id() != "gpu" || !arg.get_default_values().is_empty() {
         return arg;
     }
     if path == "compare" {
@@ -270,7 +270,8 @@ pub fn is_gpu_of_environment(matches: &ArgMatches) -> bool {
         Some((_, matches)) => is_gpu_of_environment(matches),
         None => {
             let is_known = matches.try_contains_id("gpu").unwrap_or(false);
-            is_known && matches.value_source("gpu") == Some(ValueSource::DefaultValue)
+            let is_named = std::env::var(GPU_VARIABLE).is_ok_and(|name| !name.is_empty());
+            is_named && is_known && matches.value_source("gpu") == Some(ValueSource::DefaultValue)
         }
     }
 }
@@ -292,7 +293,8 @@ pub fn completed(command: Command) -> Command {
             "model" | "base" => library::names().collect(),
             _ => return arg,
         };
-        arg.value_parser(PossibleValuesParser::new(names))
+        arg.default_value(None::<&str>)
+            .value_parser(PossibleValuesParser::new(names))
     });
     command.mut_subcommands(completed)
 }

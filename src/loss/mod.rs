@@ -165,6 +165,8 @@ impl Profile {
         let of_experts = arch.moe.map_or(0, |moe| moe_layers * moe.active_width());
         let inner = (arch.layers_with_mlp() - moe_layers) * arch.mlp.d_ff + of_experts;
         let attention = attention_weights(arch) / arch.hidden;
+        // Layers that mix tokens: all, but where a layer is one block.
+        let mixers = arch.layers - arch.mlp_layers.unwrap_or(0);
         Self {
             size: Size {
                 layers: arch.layers as f64,
@@ -177,14 +179,15 @@ impl Profile {
             heads: arch.heads as f64,
             kv_group: arch.heads as f64 / arch.kv_heads as f64,
             sparsity: arch.moe.map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
-            granularity: arch
-                .moe
-                .map_or(1.0, |moe| (8 * arch.hidden) as f64 / (gate * moe.d_ff) as f64),
+            granularity: arch.moe.map_or(1.0, |moe| {
+                let of_expert = gate * moe.d_ff * moe.routed_width(arch.hidden);
+                (8 * arch.hidden * arch.hidden) as f64 / of_expert as f64
+            }),
             format,
             latent: arch.mla.map(|mla| mla.kv_lora_rank as f64),
             linear: arch
                 .linear
-                .map(|linear| (linear.kind, linear.layers as f64 / arch.layers as f64)),
+                .map(|linear| (linear.kind, linear.layers as f64 / mixers as f64)),
             window: arch.window.map(|window| (window.size, window.pattern(arch.layers))),
             vocab,
         }
@@ -199,10 +202,12 @@ impl Profile {
         softmax * windowed.unwrap_or(1.0)
     }
 
-    /// Whether it recalls worse from far back than its loss says: where windows have no state beside them, or next to no layer
-    /// sees all keys.
+    /// Whether it recalls worse from far back than its loss says: where windows or short convolutions have no state beside
+    /// them, or next to no layer sees all keys.
     fn forgets(&self) -> bool {
-        self.full_share() < LEAST_FULL || (self.window.is_some() && self.linear.is_none())
+        let keeps_state = self.linear.is_some_and(|(kind, _)| kind.is_some());
+        let sees_little = self.window.is_some() || self.linear.is_some();
+        self.full_share() < LEAST_FULL || (sees_little && !keeps_state)
     }
 
     /// The shape of these proportions that has as many parameters as `other`, embeddings included where `total`.

@@ -468,3 +468,11 @@ fn a_law_is_found_again_from_its_own_losses() {
         assert!((there - here).abs() < 2e-3, "{form}: {here} for {there}");
     }
 }
+
+/// Of Nemotron-H 8B's 52 layers of one block each, 4 attend, 24 are Mamba-2 and 24 an MLP.
+#[test]
+fn the_share_of_attention_is_one_of_the_layers_that_mix_tokens() {
+    let arch = &Preset::find("nemotron-h-8b").unwrap().architecture;
+    let share = Profile::of(arch, arch.vocab, Dtype::Bf16).full_share();
+    assert!((share - 4.0 / 28.0).abs() < 1e-12, "{share}");
+}

@@ -142,6 +142,7 @@ fn wrapped(line: &str, width: Option<usize>) -> String {
         let rest = &line[start + at..];
         start + at + rest.len() - rest.trim_start().len()
     });
+    let label = label.map(|label| length(&line[..label]));
     let indent = label.filter(|label| *label <= DEEPEST).unwrap_or(start + 2);
     let mut lines = broken(line, [width, width.saturating_sub(indent)]).into_iter();
     let first = lines.next().unwrap_or_default();
@@ -196,6 +197,10 @@ fn drawn(rows: &[Vec<&str>], width: Option<usize>) -> String {
     let width = width.filter(|width| *width < sum(&kept, &|at| widths[at]));
     if let Some(width) = width {
         let [before, most] = NARROW_WORDS;
+        let longest_word = |at: usize| {
+            let words = rows.iter().flat_map(|row| row[at].split(' '));
+            words.map(length).max().unwrap_or(0)
+        };
         let least = |widths: &[usize], at: usize| match columns[at].is_number {
             true => widths[at],
             false => widths[at].min(before),
@@ -219,9 +224,8 @@ fn drawn(rows: &[Vec<&str>], width: Option<usize>) -> String {
             && let Some(widest) = kept
                 .iter()
                 .copied()
-                .filter(|at| !columns[*at].is_number)
+                .filter(|at| !columns[*at].is_number && widths[*at] > most.max(longest_word(*at)))
                 .max_by_key(|at| widths[*at])
-            && widths[widest] > most
         {
             widths[widest] -= 1;
         }

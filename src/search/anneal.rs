@@ -229,7 +229,8 @@ impl CostFunction for &Chain<'_> {
         inner.moves += 1;
         if inner.moves.is_multiple_of(REPORT) {
             let progress = Progress {
-                done: self.done.fetch_add(REPORT, Ordering::Relaxed) + REPORT,
+                // Chains that start again make more moves than was planned.
+                done: (self.done.fetch_add(REPORT, Ordering::Relaxed) + REPORT).min(self.total),
                 total: self.total,
                 best: inner.worker.archive.best,
             };

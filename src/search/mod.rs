@@ -579,6 +579,13 @@ fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
         let allowed = "0 to 0.5, a fraction of the parameters";
         return Err(Error::field("search", "tolerance", request.tolerance, allowed));
     }
+    for (dimension, size) in request.fixed.sizes() {
+        let [least, most] = dimension.limits();
+        if !(least..=most).contains(&size) {
+            let allowed = format!("{least} to {most}");
+            return Err(Error::field("search", dimension.name(), size, &allowed));
+        }
+    }
     let mut bounds = Bounds::new(request.parameters as f64, base, request.vocab, &request.relaxed);
     // Heads that are given are a choice of the user's.
     if request.fixed[Dimension::Heads].is_some() {

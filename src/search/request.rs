@@ -87,7 +87,7 @@ pub struct Request {
 }
 
 /// Query heads per key/value head of a baseline for a search that may share keys.
-const SHARED_KEYS: std::ops::RangeInclusive<u64> = 2..=8;
+const USUAL_GROUPS: std::ops::RangeInclusive<u64> = 2..=8;
 
 /// What a model with another kind of MLP, of keys or of proportions may be nearer in size, as a logarithm: half as large
 /// again.
@@ -152,7 +152,7 @@ impl Request {
         let badness = |arch: &Architecture| {
             let group = arch.heads / arch.kv_heads;
             let flaws = [
-                may_share && !SHARED_KEYS.contains(&group),
+                may_share && !USUAL_GROUPS.contains(&group),
                 !Model::get().knows_proportions(&Profile::of(arch, arch.vocab, Dtype::Bf16)),
                 arch.mlp.kind != self.base.mlp.kind,
             ];

@@ -231,6 +231,14 @@ impl Fixed {
         self
     }
 
+    /// Every dimension that is fixed, with its size.
+    pub fn sizes(&self) -> impl Iterator<Item = (Dimension, u64)> {
+        VARIED
+            .into_iter()
+            .zip(self.values)
+            .filter_map(|(dimension, size)| Some((dimension, size?)))
+    }
+
     /// Every dimension that is fixed, each with what stays fixed when it no longer is.
     pub fn without_each(&self) -> impl Iterator<Item = (Dimension, Self)> {
         let fixed = *self;

@@ -45,7 +45,7 @@ const WINDOWED: [[u64; 2]; 4] = [[0, 1], [1, 2], [3, 4], [5, 6]];
 
 /// Key/value heads that are shared, beside powers of two: those of SmolLM2-135M and 360M, of Phi-3-medium and Phi-4 (their
 /// published configs).
-const SHARED_KEYS: [u64; 3] = [3, 5, 10];
+const USUAL_KV_HEADS: [u64; 3] = [3, 5, 10];
 
 /// Heads of latent attention beside one another are so many apart, to keep the lattice small.
 const LATENT_HEADS: u64 = 16;
@@ -483,7 +483,7 @@ impl Space {
             _ => [1.0, 1.0],
         };
         let is_given = self.fixed[Dimension::KvHeads].is_some() || self.fixed.kv_group.is_some();
-        let is_usual = |kv: u64| kv == heads || kv.is_power_of_two() || SHARED_KEYS.contains(&kv);
+        let is_usual = |kv: u64| kv == heads || kv.is_power_of_two() || USUAL_KV_HEADS.contains(&kv);
         (1..=heads)
             .filter(|kv| is_given || is_usual(*kv))
             .filter(|kv| heads.is_multiple_of(*kv))

@@ -287,13 +287,13 @@ pub fn run(options: &Options, say: fn(&str)) -> Result<()> {
     let runtime = runtime.map_err(|error| Error::io("threads", error))?;
     let served = runtime.block_on(async {
         let at = options.listen;
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                let other = SocketAddr::new(at.ip(), at.port().saturating_add(1));
-                let allowed = format!("an address that no other program listens on, such as {other}");
-                Error::field("command line", "--listen", at, &allowed)
-            }
-            _ => Error::io(format!("--listen {at}"), error),
+        let failed = |error: io::Error| {
+            let other = SocketAddr::new(at.ip(), at.port().saturating_add(1));
+            let error = match error.kind() {
+                io::ErrorKind::AddrInUse => io::Error::other(format!("another program listens there; try {other}")),
+                _ => error,
+            };
+            Error::io(format!("--listen {at}"), error)
         };
         let listener = TcpListener::bind(at).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;

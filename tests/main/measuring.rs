@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// 300 cases of one format, no active rounds.
+/// 300 cases of one format.
 const PLAN: &str = r#"
 name = "small"
 budget = "9m"

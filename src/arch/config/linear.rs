@@ -5,7 +5,6 @@ use super::fields::Fields;
 use crate::error::Result;
 use crate::ops::Recurrence;
 use serde::Deserialize;
-use serde_json::Value;
 
 /// How a type describes its layers with linear attention.
 #[derive(Clone, Copy, Deserialize)]
@@ -76,8 +75,19 @@ fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
 
 fn olmo(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let heads = fields.number_or("linear_num_key_heads", arch.heads)?;
-    let width = (3 * arch.hidden).checked_div(4 * heads).unwrap_or(0);
-    gated_delta(fields, arch, arch.layers / 4, heads, arch.heads, [width, 2 * width])
+    let width = arch
+        .hidden
+        .saturating_mul(3)
+        .checked_div(heads.saturating_mul(4))
+        .unwrap_or(0);
+    gated_delta(
+        fields,
+        arch,
+        arch.layers / 4,
+        heads,
+        arch.heads,
+        [width, width.saturating_mul(2)],
+    )
 }
 
 /// Gated DeltaNet; `layer_types` says in which layers, else all but `full`.
@@ -117,10 +127,24 @@ fn listed(fields: &mut Fields<'_>, key: &'static str, layers: u64) -> Result<Opt
     Ok(Some(full))
 }
 
+/// How many layers attend by the list of their indices.
+fn indexed(fields: &mut Fields<'_>, key: &'static str, layers: u64) -> Result<Option<u64>> {
+    let Some(mut indices) = fields.numbers(key)? else {
+        return Ok(None);
+    };
+    indices.sort_unstable();
+    let count = indices.len();
+    indices.dedup();
+    if indices.len() < count || indices.last().is_some_and(|last| *last >= layers) {
+        return fields.refuse(key, "indices of layers, from 0, each once");
+    }
+    Ok(Some(count as u64))
+}
+
 fn mamba2(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let key = fields.named(&["layer_types", "layers_block_type"]);
-    let indices = fields.numbers("attn_layer_indices")?.unwrap_or_default();
-    let full = listed(fields, key, arch.layers)?.unwrap_or(indices.len() as u64);
+    let full = indexed(fields, "attn_layer_indices", arch.layers)?.unwrap_or(0);
+    let full = listed(fields, key, arch.layers)?.unwrap_or(full);
     let heads = fields.number_or("mamba_n_heads", 128)?;
     let inner = fields.number_or("mamba_expand", 2)?.saturating_mul(arch.hidden);
     let value_dim = match fields.value("mamba_d_head").is_none_or(|value| value == "auto") {
@@ -146,14 +170,23 @@ fn mamba2(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
 }
 
 fn short_convolution(rounded: bool, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
-    let indices = fields.numbers("full_attn_idxs")?;
-    let full = indices.map_or(arch.layers, |indices| indices.len() as u64);
+    let full = indexed(fields, "full_attn_idxs", arch.layers)?.unwrap_or(arch.layers);
     let full = listed(fields, "layer_types", arch.layers)?.unwrap_or(full);
-    let factor = fields.value("block_ffn_dim_multiplier").and_then(Value::as_f64);
+    let factor = match fields.value("block_ffn_dim_multiplier") {
+        None => 1.0,
+        Some(value) => match value.as_f64().filter(|factor| (0.0..1e6).contains(factor)) {
+            Some(factor) => factor,
+            None => return fields.refuse("block_ffn_dim_multiplier", "a number of at least 0"),
+        },
+    };
+    if !arch.hidden.is_multiple_of(arch.heads) {
+        return fields.refuse("hidden_size", "a multiple of num_attention_heads");
+    }
     let multiple = fields.number_or("block_multiple_of", 256)?;
     if fields.flag("block_auto_adjust_ff_dim", rounded)? {
-        let inner = (2 * arch.mlp.d_ff / 3) as f64 * factor.unwrap_or(1.0);
-        arch.mlp.d_ff = (inner as u64).next_multiple_of(multiple.max(1));
+        let inner = (arch.mlp.d_ff.saturating_mul(2) / 3) as f64 * factor;
+        let rounded = (inner as u64).checked_next_multiple_of(multiple.max(1));
+        arch.mlp.d_ff = rounded.unwrap_or(u64::MAX);
     }
     arch.linear = Some(LinearLayers {
         kind: None,

@@ -93,6 +93,7 @@ const MODULES: &[(Role, &[&[&str]])] = &[
         Role::AttentionProjection,
         &[&[
             "self_attn.o_proj",
+            "self_attn.out_proj",
             "self_attn.dense",
             "mixer.o_proj",
             "attention.dense",
@@ -101,14 +102,28 @@ const MODULES: &[(Role, &[&[&str]])] = &[
     ),
     (
         Role::LinearInput,
-        &[&["linear_attn.in_proj_qkvz", "linear_attn.in_proj_qkv", "mixer.in_proj"]],
+        &[&[
+            "linear_attn.in_proj_qkvz",
+            "linear_attn.in_proj_qkv",
+            "mixer.in_proj",
+            "mamba.in_proj",
+            "conv.in_proj",
+        ]],
     ),
     (
         Role::LinearDecay,
         &[&["linear_attn.in_proj_ba", "linear_attn.in_proj_a"]],
     ),
     (Role::LinearGate, &[&["linear_attn.in_proj_z"]]),
-    (Role::LinearOutput, &[&["linear_attn.out_proj", "mixer.out_proj"]]),
+    (
+        Role::LinearOutput,
+        &[&[
+            "linear_attn.out_proj",
+            "mixer.out_proj",
+            "mamba.out_proj",
+            "conv.out_proj",
+        ]],
+    ),
     (
         Role::MlpUp,
         &[
@@ -119,6 +134,7 @@ const MODULES: &[(Role, &[&[&str]])] = &[
                 "mlp.dense_h_to_4h",
                 "mlp.c_fc",
                 "feed_forward.gate_proj",
+                "feed_forward.w1",
             ],
             &[
                 "mlp.up_proj",
@@ -127,6 +143,7 @@ const MODULES: &[(Role, &[&[&str]])] = &[
                 "mlp.dense_h_to_4h",
                 "mlp.c_fc",
                 "feed_forward.up_proj",
+                "feed_forward.w3",
             ],
         ],
     ),
@@ -138,6 +155,7 @@ const MODULES: &[(Role, &[&[&str]])] = &[
             "mlp.dense_4h_to_h",
             "mlp.c_proj",
             "feed_forward.down_proj",
+            "feed_forward.w2",
         ]],
     ),
     (

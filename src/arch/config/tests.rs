@@ -735,3 +735,30 @@ fn the_file_of_modelopt_beside_a_config_is_read() {
     let notes = arch.stated.notes(&TRAINING);
     assert!(notes[0].contains("modelopt FP8 (`hf_quant_config.json`)"), "{notes:?}");
 }
+
+#[test]
+fn lists_of_layers_and_widths_that_no_layer_has_are_refused() {
+    let lfm2 = |key: &str, value: Value| {
+        let mut config = json!({"model_type": "lfm2", "hidden_size": 512, "intermediate_size": 1600, "num_attention_heads": 8,
+            "num_hidden_layers": 4, "num_key_value_heads": 2, "vocab_size": 1000, "full_attn_idxs": [1, 2]});
+        config[key] = value;
+        read_object(&config, "x", "config.json").map(|arch| arch.attention_layers())
+    };
+    assert_eq!(lfm2("full_attn_idxs", json!([3])).unwrap(), 1);
+    for (key, value) in [
+        ("full_attn_idxs", json!([1, 1])),
+        ("full_attn_idxs", json!([4])),
+        ("block_ffn_dim_multiplier", json!("1.0")),
+        ("intermediate_size", json!(1_u64 << 63)),
+        ("block_multiple_of", json!(u64::MAX)),
+        ("hidden_size", json!(516)),
+    ] {
+        let error = lfm2(key, value.clone()).unwrap_err().to_string();
+        assert!(error.starts_with("config.json: "), "{key} {value}: {error}");
+    }
+    let named = Architecture {
+        name: "a\u{1f}b".to_owned(),
+        ..Architecture::gpt(512, 2, 8)
+    };
+    assert!(named.validate().unwrap_err().to_string().contains("control characters"));
+}
