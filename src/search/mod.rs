@@ -580,9 +580,10 @@ fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
         return Err(Error::field("search", "tolerance", request.tolerance, allowed));
     }
     for (dimension, size) in request.fixed.sizes() {
-        let [least, most] = dimension.limits();
-        if !(least..=most).contains(&size) {
-            let allowed = format!("{least} to {most}");
+        // A part is fixed at 0 where there shall be none.
+        let [_, most] = dimension.limits();
+        if size > most {
+            let allowed = format!("at most {most}");
             return Err(Error::field("search", dimension.name(), size, &allowed));
         }
     }
