@@ -269,7 +269,7 @@ def test_the_wheel_carries_the_command():
         command = Path(sys.executable).with_name("shapewise")
         return subprocess.run([command, *words], capture_output=True, text=True)
 
-    printed = run("predict", "model", "llama-3-8b", "--gpu", "h100")
+    printed = run("predict", "model", "llama-3-8b", "--gpu", "h100", "--wide")
     step = shapewise.Model.from_config("llama-3-8b").predict(gpu="h100")
     assert (printed.returncode, printed.stdout.rstrip(), printed.stderr) == (0, str(step).rstrip(), "")
     wrong = run("predict", "model", "llama-3-8b", "--gpu", "h1oo")
