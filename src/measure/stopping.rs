@@ -16,7 +16,7 @@ use crate::units::Seconds;
 pub struct Limits {
     /// Target device time of one replay of a chain.
     pub chain: Seconds,
-    /// Least number of replays of calls over [`MEDIUM`].
+    /// Least number of replays of calls over `MEDIUM`.
     pub fewest: usize,
 }
 
