@@ -45,9 +45,9 @@ pub struct Cli {
     /// The files that the command line names.
     #[arg(skip)]
     pub files: Files,
-    /// Whether the GPU is that of the environment.
+    /// The GPU, if it is that of the environment.
     #[arg(skip)]
-    pub is_gpu_of_environment: bool,
+    pub gpu_of_environment: Option<String>,
 }
 
 /// How a result is shown.
@@ -156,7 +156,7 @@ impl Cli {
         let read = Self::from_arg_matches(&matches);
         let mut read = read.map_err(|error| error.format(&mut Self::arranged()))?;
         read.files = Files::of(&command, &matches);
-        read.is_gpu_of_environment = help::is_gpu_of_environment(&matches);
+        read.gpu_of_environment = help::gpu_of_environment(&matches);
         Ok(read)
     }
 }

@@ -253,25 +253,29 @@ fn with_gpu(arg: Arg, path: &str) -> Arg {
     }
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let arg = arg.help(help.replace("[default: ", &format!("[default: that of {GPU_VARIABLE}, else ")));
-    match std::env::var(GPU_VARIABLE) {
-        Ok(name) if !name.is_empty() => {
+    match in_environment() {
+        Some(name) => {
             let built_in = |model: &'static str| ("model", ArgPredicate::Equals(model.into()), name.clone());
             let arg = arg.default_value_ifs(library::names().map(built_in));
             let arg = arg.default_value_if("model", ArgPredicate::IsPresent, None::<&str>);
             arg.default_value(name).hide_default_value(true)
         }
-        _ => arg,
+        None => arg,
     }
 }
 
-/// Whether the GPU of a command is that of the environment.
-pub fn is_gpu_of_environment(matches: &ArgMatches) -> bool {
+fn in_environment() -> Option<String> {
+    std::env::var(GPU_VARIABLE).ok().filter(|name| !name.is_empty())
+}
+
+/// The GPU of a command, if it is that of the environment.
+pub fn gpu_of_environment(matches: &ArgMatches) -> Option<String> {
     match matches.subcommand() {
-        Some((_, matches)) => is_gpu_of_environment(matches),
+        Some((_, matches)) => gpu_of_environment(matches),
         None => {
             let is_known = matches.try_contains_id("gpu").unwrap_or(false);
-            let is_named = std::env::var(GPU_VARIABLE).is_ok_and(|name| !name.is_empty());
-            is_named && is_known && matches.value_source("gpu") == Some(ValueSource::DefaultValue)
+            let is_default = is_known && matches.value_source("gpu") == Some(ValueSource::DefaultValue);
+            in_environment().filter(|_| is_default)
         }
     }
 }
@@ -310,7 +314,7 @@ fn grouped(command: Command, rare_here: &str, groups: &[Group]) -> Command {
         })
     };
     let mut sorted: Vec<Arg> = command.get_arguments().cloned().collect();
-    sorted.sort_by_key(place);
+    sorted.sort_by_cached_key(place);
     let mut sorted = sorted.into_iter();
     command.mut_args(|_| {
         let arg = sorted.next().expect("as many as there were");

@@ -109,11 +109,8 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
         clap::ColorChoice::Never => anstream::ColorChoice::Never,
     }
     .write_global();
-    if cli.is_gpu_of_environment {
-        note(&format!(
-            "--gpu {} by {GPU_VARIABLE}",
-            std::env::var(GPU_VARIABLE).unwrap_or_default()
-        ));
+    if let Some(gpu) = &cli.gpu_of_environment {
+        note(&format!("--gpu {gpu} by {GPU_VARIABLE}"));
     }
     #[cfg(unix)]
     outlive_file_limits();

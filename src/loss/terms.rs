@@ -261,7 +261,7 @@ impl Terms {
                 window.then(|| (&self.window.curve, profile.full_share()))
             }
             Part::LinearAttention => {
-                let linear = profile.linear.is_some_and(|(kind, _)| kind.is_some());
+                let linear = profile.linear.is_some();
                 linear.then(|| (&self.linear, profile.full_share().max(1e-3)))
             }
             Part::Format => self.format.get(&profile.format).map(|curve| (curve, 1.0)),

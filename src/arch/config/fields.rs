@@ -119,6 +119,30 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// An integer with this default; one of 0 means that the field must be there.
+    pub fn number_unless(&mut self, key: &'static str, default: u64) -> Result<u64> {
+        match default {
+            0 => self.number(key),
+            default => self.number_or(key, default),
+        }
+    }
+
+    /// How many layers are of the first kinds, by a list that says of each that it is of the first or of the second kinds.
+    pub fn layers_of(
+        &self,
+        key: &str,
+        listed: &[&str],
+        layers: u64,
+        kinds: [&[&str]; 2],
+        allowed: &str,
+    ) -> Result<u64> {
+        let [first, second] = kinds.map(|kinds| listed.iter().filter(|kind| kinds.contains(kind)).count() as u64);
+        match listed.len() as u64 == layers && first + second == layers {
+            true => Ok(first),
+            false => self.refuse(key, allowed),
+        }
+    }
+
     /// The first of some names of one field that is in the file, before one that is `null`, else the first name.
     pub fn named<S: AsRef<str>>(&self, keys: &'static [S]) -> &'static str {
         let says = |key: &&S| self.object.get(key.as_ref()).is_some_and(|value| !value.is_null());
@@ -155,12 +179,12 @@ impl<'a> Fields<'a> {
     pub fn activation(&mut self, key: &'static str, is_gated: bool) -> Result<()> {
         match self.get(key) {
             None => Ok(()),
-            Some(Value::String(name)) if table().activations.contains(name) => Ok(()),
+            Some(Value::String(name)) if table().lists.activations.contains(name) => Ok(()),
             Some(Value::String(name)) if is_gated || !name.to_lowercase().contains("glu") => {
                 self.passed_over.push(key.to_owned());
                 Ok(())
             }
-            Some(_) => self.refuse(key, &table().activations.join(", ")),
+            Some(_) => self.refuse(key, &table().lists.activations.join(", ")),
         }
     }
 
@@ -240,14 +264,14 @@ impl<'a> Fields<'a> {
     /// Refuses, all at once, fields that must be off and those that were never asked for and may change a shape.
     pub fn finish(&mut self, model_type: &str) -> Result<()> {
         let table = table();
-        self.unsupported(&table.off);
+        self.unsupported(&table.lists.off);
         let mut refused: Vec<&str> = self.on.clone();
         let mut passed_over = Vec::new();
         for (key, value) in self.object {
             // Of a part's field, the name inside the part.
             let name = key.rsplit_once('.').map_or(&**key, |(_, name)| name);
-            let is_known =
-                self.known.contains(&&**key) || table.irrelevant.iter().any(|known| known == name || known == key);
+            let is_known = self.known.contains(&&**key)
+                || table.lists.irrelevant.iter().any(|known| known == name || known == key);
             if is_known || kinds::says_nothing(value) {
                 continue;
             }

@@ -23,7 +23,7 @@ pub(super) fn may_shape(name: &str, value: &Value) -> bool {
     let words = words(name);
     let table = table();
     let any = |known: &[String]| words.iter().any(|word| known.contains(word));
-    if any(&table.harmless_words) {
+    if any(&table.lists.harmless_words) {
         return false;
     }
     let inside = || {
@@ -31,7 +31,7 @@ pub(super) fn may_shape(name: &str, value: &Value) -> bool {
             .as_object()
             .is_some_and(|fields| fields.iter().any(|(name, value)| may_shape(name, value)))
     };
-    any(&table.shaping_words) || inside()
+    any(&table.lists.shaping_words) || inside()
 }
 
 /// The words of `num_kv_heads`, `numKvHeads` or `num-kv-heads2`, in small letters.

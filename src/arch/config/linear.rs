@@ -69,46 +69,45 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
 
 fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let interval = fields.number_or("full_attention_interval", 4)?;
-    let full = arch.layers.checked_div(interval).unwrap_or(0);
-    gated_delta(fields, arch, full, 16, 32, [128, 128])
+    let usual = LinearLayers {
+        kind: Some(Recurrence::GatedDeltaNet),
+        layers: arch.layers - arch.layers.checked_div(interval).unwrap_or(0),
+        key_heads: 16,
+        heads: 32,
+        head_dim: 128,
+        value_dim: 128,
+        taps: 4,
+    };
+    gated_delta(fields, arch, usual)
 }
 
 fn olmo(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
-    let heads = fields.number_or("linear_num_key_heads", arch.heads)?;
-    let width = arch
-        .hidden
-        .saturating_mul(3)
-        .checked_div(heads.saturating_mul(4))
-        .unwrap_or(0);
-    gated_delta(
-        fields,
-        arch,
-        arch.layers / 4,
-        heads,
-        arch.heads,
-        [width, width.saturating_mul(2)],
-    )
+    let key_heads = fields.number_or("linear_num_key_heads", arch.heads)?;
+    let width = arch.hidden.saturating_mul(3);
+    let width = width.checked_div(key_heads.saturating_mul(4)).unwrap_or(0);
+    let usual = LinearLayers {
+        kind: Some(Recurrence::GatedDeltaNet),
+        layers: arch.layers - arch.layers / 4,
+        key_heads,
+        heads: arch.heads,
+        head_dim: width,
+        value_dim: width.saturating_mul(2),
+        taps: 4,
+    };
+    gated_delta(fields, arch, usual)
 }
 
-/// Gated DeltaNet; `layer_types` says in which layers, else all but `full`.
-fn gated_delta(
-    fields: &mut Fields<'_>,
-    arch: &mut Architecture,
-    full: u64,
-    key_heads: u64,
-    heads: u64,
-    widths: [u64; 2],
-) -> Result<()> {
-    let full = listed(fields, "layer_types", arch.layers)?.unwrap_or(full);
-    let head_dim = fields.number_or("linear_key_head_dim", widths[0])?;
+/// Gated DeltaNet by its fields, where they are there.
+fn gated_delta(fields: &mut Fields<'_>, arch: &mut Architecture, usual: LinearLayers) -> Result<()> {
+    let full = listed(fields, "layer_types", arch.layers)?;
     arch.linear = Some(LinearLayers {
-        kind: Some(Recurrence::GatedDeltaNet),
-        layers: arch.layers.saturating_sub(full),
-        key_heads: fields.number_or("linear_num_key_heads", key_heads)?,
-        heads: fields.number_or("linear_num_value_heads", heads)?,
-        head_dim,
-        value_dim: fields.number_or("linear_value_head_dim", widths[1])?,
-        taps: fields.number_or("linear_conv_kernel_dim", 4)?,
+        layers: full.map_or(usual.layers, |full| arch.layers - full),
+        key_heads: fields.number_or("linear_num_key_heads", usual.key_heads)?,
+        heads: fields.number_or("linear_num_value_heads", usual.heads)?,
+        head_dim: fields.number_or("linear_key_head_dim", usual.head_dim)?,
+        value_dim: fields.number_or("linear_value_head_dim", usual.value_dim)?,
+        taps: fields.number_or("linear_conv_kernel_dim", usual.taps)?,
+        ..usual
     });
     Ok(())
 }
@@ -118,13 +117,9 @@ fn listed(fields: &mut Fields<'_>, key: &'static str, layers: u64) -> Result<Opt
     let Some(types) = fields.texts(key)? else {
         return Ok(None);
     };
-    let count = |kinds: &[&str]| types.iter().filter(|known| kinds.contains(known)).count() as u64;
-    let full = count(&["full_attention", "attention"]);
-    if types.len() as u64 != layers || full + count(&["linear_attention", "mamba", "conv"]) != layers {
-        let allowed = "full_attention or linear_attention for each of num_hidden_layers";
-        return fields.refuse(key, allowed);
-    }
-    Ok(Some(full))
+    let kinds: [&[&str]; 2] = [&["full_attention", "attention"], &["linear_attention", "mamba", "conv"]];
+    let allowed = "full_attention or linear_attention for each of num_hidden_layers";
+    fields.layers_of(key, &types, layers, kinds, allowed).map(Some)
 }
 
 /// How many layers attend by the list of their indices.

@@ -108,13 +108,13 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
         );
     }
     let model_type = fields.word("model_type")?;
-    let Some(text_type) = table().text_config.get(model_type) else {
+    let Some(text_type) = table().lists.text_config.get(model_type) else {
         return read_text_model(model_type, fields);
     };
     let whole = Stated::read(&mut fields)?;
     let mut arch = match fields.value("text_config").and_then(Value::as_object) {
         None => {
-            fields.ignore(&table().beside_text);
+            fields.ignore(&table().lists.beside_text);
             read_text_model(text_type, fields)?
         }
         Some(text) => {
@@ -201,7 +201,11 @@ fn is_like_llama(fields: &Fields<'_>) -> bool {
 /// Every type that is read.
 fn types() -> impl Iterator<Item = &'static str> {
     let table = table();
-    table.types.keys().chain(table.text_config.keys()).map(String::as_str)
+    table
+        .types
+        .keys()
+        .chain(table.lists.text_config.keys())
+        .map(String::as_str)
 }
 
 #[cfg(test)]

@@ -55,12 +55,8 @@ enum Dense {
 
 /// Reads the experts into the architecture.
 pub(super) fn read(experts: &'static Experts, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
-    let number = |fields: &mut Fields<'_>, key: &'static str, default| match default {
-        0 => fields.number(key),
-        default => fields.number_or(key, default),
-    };
     let count_key = fields.named(&experts.count_fields);
-    let count = number(fields, count_key, experts.count)?;
+    let count = fields.number_unless(count_key, experts.count)?;
     if count == 0 {
         // The shared experts are all there is.
         ignore(experts, fields);
@@ -69,7 +65,7 @@ pub(super) fn read(experts: &'static Experts, fields: &mut Fields<'_>, arch: &mu
         }
         return Ok(());
     }
-    let top_k = number(fields, &experts.top_k_field, experts.top_k)?;
+    let top_k = fields.number_unless(&experts.top_k_field, experts.top_k)?;
     let d_ff = fields.number(&experts.d_ff)?;
     let shared_d_ff = match &experts.shared {
         Shared::None => 0,

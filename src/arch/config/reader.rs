@@ -53,14 +53,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
     let kv_heads = if row.one_kv_head.read(fields)? { 1 } else { kv_heads };
     let mla = match &row.latent {
         Latent::None => None,
-        Latent::Of { query_rank, value_dim } => {
-            let value_dim = Some(*value_dim).filter(|width| *width > 0);
-            let q_lora_rank = match fields.has("q_lora_rank") {
-                true => fields.optional("q_lora_rank")?,
-                false => Some(*query_rank).filter(|rank| *rank > 0),
-            };
-            Some(latent(fields, q_lora_rank, value_dim)?)
-        }
+        Latent::Of { query_rank, value_dim } => Some(latent(fields, *query_rank, *value_dim)?),
     };
     let stated_width = match mla {
         // `head_dim`, where saved, is the rotated part only.
@@ -164,7 +157,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
             false => moe::ignore(experts, fields),
         }
     }
-    for (key, what) in row.left_out.iter().chain(&table().left_out) {
+    for (key, what) in row.left_out.iter().chain(&table().lists.left_out) {
         let value = fields.value(key);
         if value.is_some_and(|value| value.as_u64().is_some_and(|n| n > 0) || value == true) {
             arch.stated.leave_out(what);
@@ -173,16 +166,16 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
     Ok(arch)
 }
 
-/// The widths of latent attention.
-fn latent(fields: &mut Fields<'_>, q_lora_rank: Option<u64>, value_dim: Option<u64>) -> Result<Mla> {
+/// The widths of latent attention, with the defaults of the type.
+fn latent(fields: &mut Fields<'_>, query_rank: u64, value_dim: u64) -> Result<Mla> {
     Ok(Mla {
-        q_lora_rank,
+        q_lora_rank: match fields.has("q_lora_rank") {
+            true => fields.optional("q_lora_rank")?,
+            false => Some(query_rank).filter(|rank| *rank > 0),
+        },
         kv_lora_rank: fields.number("kv_lora_rank")?,
         qk_nope: fields.number("qk_nope_head_dim")?,
         qk_rope: fields.number("qk_rope_head_dim")?,
-        v_head_dim: match fields.optional("v_head_dim")?.or(value_dim) {
-            Some(width) => width,
-            None => fields.number("v_head_dim")?,
-        },
+        v_head_dim: fields.number_unless("v_head_dim", value_dim)?,
     })
 }

@@ -22,16 +22,7 @@ pub(super) fn table() -> &'static Table {
 #[derive(Deserialize)]
 #[serde(try_from = "Document")]
 pub(super) struct Table {
-    pub irrelevant: Vec<String>,
-    pub off: Vec<String>,
-    pub activations: Vec<String>,
-    pub harmless_words: Vec<String>,
-    pub shaping_words: Vec<String>,
-    pub beside_text: Vec<String>,
-    pub left_out: BTreeMap<String, String>,
-    /// The type of the text model of each wrapper.
-    pub text_config: BTreeMap<String, String>,
-    pub refused: Vec<Refused>,
+    pub lists: Document,
     pub types: BTreeMap<String, Row>,
     bases: BTreeMap<String, Row>,
 }
@@ -44,18 +35,20 @@ pub(super) struct Refused {
     pub types: Vec<String>,
 }
 
+/// The document as it is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
-    irrelevant: Vec<String>,
-    off: Vec<String>,
-    activations: Vec<String>,
-    harmless_words: Vec<String>,
-    shaping_words: Vec<String>,
-    beside_text: Vec<String>,
-    left_out: BTreeMap<String, String>,
-    text_config: BTreeMap<String, String>,
-    refused: Vec<Refused>,
+pub(super) struct Document {
+    pub irrelevant: Vec<String>,
+    pub off: Vec<String>,
+    pub activations: Vec<String>,
+    pub harmless_words: Vec<String>,
+    pub shaping_words: Vec<String>,
+    pub beside_text: Vec<String>,
+    pub left_out: BTreeMap<String, String>,
+    /// The type of the text model of each wrapper.
+    pub text_config: BTreeMap<String, String>,
+    pub refused: Vec<Refused>,
     types: Map<String, Value>,
     bases: Map<String, Value>,
     experts: Map<String, Value>,
@@ -108,7 +101,7 @@ pub(super) struct Row {
     #[serde(default)]
     pub off: Vec<String>,
     #[serde(default)]
-    pub only: BTreeMap<String, Vec<serde_json::Value>>,
+    pub only: BTreeMap<String, Vec<Value>>,
     #[serde(default)]
     pub same: BTreeMap<String, String>,
     #[serde(default)]
@@ -194,7 +187,7 @@ impl Table {
     /// Why models of this type cannot be timed, if that is known.
     pub fn reason(&self, model_type: &str) -> Option<&str> {
         let of_type = |row: &&Refused| row.types.iter().any(|known| known == model_type);
-        self.refused.iter().find(of_type).map(|row| &*row.reason)
+        self.lists.refused.iter().find(of_type).map(|row| &*row.reason)
     }
 }
 
@@ -223,15 +216,7 @@ impl TryFrom<Document> for Table {
         Ok(Self {
             types: rows(&file.types)?,
             bases: rows(&file.bases)?,
-            irrelevant: file.irrelevant,
-            off: file.off,
-            activations: file.activations,
-            harmless_words: file.harmless_words,
-            shaping_words: file.shaping_words,
-            beside_text: file.beside_text,
-            left_out: file.left_out,
-            text_config: file.text_config,
-            refused: file.refused,
+            lists: file,
         })
     }
 }

@@ -220,11 +220,11 @@ fn every_type_that_decodes_text_has_a_published_example() {
 
 #[test]
 fn no_type_is_named_twice() {
-    let refused = table().refused.iter().flat_map(|row| &row.types);
+    let refused = table().lists.refused.iter().flat_map(|row| &row.types);
     let mut names: Vec<_> = types().chain(refused.map(String::as_str)).collect();
     names.sort_unstable();
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
-    for text in table().text_config.values() {
+    for text in table().lists.text_config.values() {
         assert!(table().find(text).is_some(), "{text}");
     }
 }

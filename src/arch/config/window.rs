@@ -99,22 +99,17 @@ fn layer_types(fields: &mut Fields<'_>, layers: u64) -> Result<Option<u64>> {
         None if fields.has("attention_types") => repeated(fields),
         None => return Ok(None),
     };
-    let slides = |kind: &&&str| matches!(**kind, "sliding_attention" | "chunked_attention" | "local");
-    let sliding = types.iter().filter(slides).count();
-    let full = types
-        .iter()
-        .filter(|kind| matches!(**kind, "full_attention" | "attention" | "global"))
-        .count();
-    if types.len() as u64 != layers || sliding + full != types.len() {
-        let allowed = match key {
-            "attention_types" => format!("[[[\"global\", \"local\"], {}]]", layers / 2),
-            _ => "full_attention or sliding_attention for each of num_hidden_layers; \
-                  state-space layers and others are of a kind that this program does not read here"
-                .to_owned(),
-        };
-        return fields.refuse(key, &allowed);
-    }
-    Ok(Some(sliding as u64))
+    let allowed = match key {
+        "attention_types" => format!("[[[\"global\", \"local\"], {}]]", layers / 2),
+        _ => "full_attention or sliding_attention for each of num_hidden_layers; \
+              state-space layers and others are of a kind that this program does not read here"
+            .to_owned(),
+    };
+    let sliding = ["sliding_attention", "chunked_attention", "local"];
+    let full = ["full_attention", "attention", "global"];
+    fields
+        .layers_of(key, &types, layers, [&sliding, &full], &allowed)
+        .map(Some)
 }
 
 /// How GPT-Neo lists its layers: `[[["global", "local"], 6]]` has six of both.

@@ -9,8 +9,7 @@ use super::{Lowering, Scope};
 use crate::ops::{LinearAttention, MemoryKind, Op, Pass};
 
 /// The recurrence of one layer over all tokens of one rank; `None` without one.
-fn recurrence(arch: &Architecture, work: &Workload, tp: u64) -> Option<LinearAttention> {
-    let linear = rank_linear(arch.linear.as_ref()?, tp);
+fn recurrence(linear: &LinearLayers, work: &Workload) -> Option<LinearAttention> {
     Some(LinearAttention {
         kind: linear.kind?,
         batch: work.batch,
@@ -26,7 +25,8 @@ fn recurrence(arch: &Architecture, work: &Workload, tp: u64) -> Option<LinearAtt
 
 /// Forward arithmetic of the recurrence of one layer over the tokens of a replica.
 pub(super) fn flops(arch: &Architecture, work: &Workload) -> f64 {
-    recurrence(arch, work, 1).map_or(0.0, |op| op.flops().flops())
+    let op = arch.linear.and_then(|linear| recurrence(&linear, work));
+    op.map_or(0.0, |op| op.flops().flops())
 }
 
 impl Lowering<'_> {
@@ -59,7 +59,7 @@ impl Lowering<'_> {
     /// Everything between the projections.
     fn recurrence_core(&mut self, rank: LinearLayers, layers: u64) {
         let tokens = self.work.rank_tokens();
-        let op = recurrence(self.arch, self.work, self.work.tp);
+        let op = recurrence(&rank, self.work);
         let gate = MemoryKind::Swiglu;
         let convolution = match self.work.mode {
             Mode::Decode => MemoryKind::CausalConvStep,
