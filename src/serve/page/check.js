@@ -2,7 +2,7 @@
 
 import { send } from "./api.js";
 import { commands } from "./commands.js";
-import { desk } from "./desk.js";
+import { desk, examples } from "./desk.js";
 import { facts, h, more, p, put, scroller, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
@@ -10,9 +10,10 @@ import { gpuField, gpuTitle } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
 import { Source } from "./source.js";
 import { go } from "./state.js";
+import { TABS } from "./tabs.js";
 
 export const name = "check";
-export const title = "Check";
+export const title = TABS[name];
 
 const EXAMPLES = [
 	["GPT-3 2.7B, the classic: odd vocabulary, heads of 80", "#check?model=gpt3-2.7b"],
@@ -31,10 +32,10 @@ export function mount() {
 	form = new Form(name, [
 		source.field,
 		// A published model has been `model` in addresses from the start; the field of that name is which predictor answers.
-		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" } }),
+		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", value: "gpt3-2.7b", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" } }),
 	]);
 	work = desk(form, title);
-	const element = source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls);
+	const element = source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(EXAMPLES));
 	return [p("lead", "Is a shape well sized for its GPU? The sizing rules say what is wrong, what each costs, and which near shape with the same parameters fixes it."), element, work.alert, work.output];
 }
 
@@ -46,7 +47,6 @@ function submit(event) {
 
 export function show(query) {
 	source.fill(query);
-	if (![...query].length) return work.rest(EXAMPLES);
 	return work.run(async (signal) => {
 		const request = source.request();
 		const checked = await send("/v1/check", request, signal);

@@ -1,13 +1,16 @@
 // The part of a view that works: runs a question, shows that it runs, what went wrong, and the answer.
 
 import { Problem } from "./api.js";
-import { h, p, put, span } from "./dom.js";
+import { h, more, p, put, span } from "./dom.js";
 
 /** Says a problem in words of its own, with what may help. */
 export function problemBox(problem) {
 	return [h("strong", null, problem.title ?? "This did not work"), p("", problem.detail ?? problem.message),
 		problem.instance && p("hint", `The server's log knows this as ${problem.instance}.`)];
 }
+
+/** Other questions of a view: pairs of text and address. */
+export const examples = (all) => more("Examples", h("ul", { class: "plain examples" }, all.map(([text, address]) => h("li", null, h("a", { href: address }, text)))));
 
 /** Alert, status line, cancel button and output of a form. */
 export function desk(form, submitLabel) {
@@ -42,14 +45,6 @@ export function desk(form, submitLabel) {
 		say: (text) => { status.textContent = text; },
 		progress: (done, total) => { bar.max = total || 1; bar.value = Math.min(done, total); },
 		wrong,
-		/** Nothing is asked: something to try is shown. */
-		rest(examples) {
-			running?.abort();
-			form.clear();
-			put(alert);
-			put(output, p("", "Try:"), h("ul", { class: "plain" }, examples.map(([text, address]) => h("li", null, h("a", { href: address }, text)))));
-			status.textContent = "";
-		},
 		/** Runs `work(signal)`; an earlier run is dropped. Fields that are wrong are shown before anything is asked. */
 		async run(work) {
 			running?.abort();

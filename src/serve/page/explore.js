@@ -2,7 +2,7 @@
 
 import { Problem, send } from "./api.js";
 import { commands } from "./commands.js";
-import { desk } from "./desk.js";
+import { desk, examples } from "./desk.js";
 import { button, facts, h, p, put, save, span, table } from "./dom.js";
 import { Form, refuse } from "./form.js";
 import * as format from "./format.js";
@@ -10,9 +10,10 @@ import { gpuField, gpuTitle, preset } from "./lists.js";
 import { below, defaults, example, fields } from "./openapi.js";
 import { plot, svgFile } from "./plot.js";
 import { adjust, go } from "./state.js";
+import { TABS } from "./tabs.js";
 
 export const name = "explore";
-export const title = "Explore";
+export const title = TABS[name];
 
 const SWEEP = "/v1/sweep/";
 const MOST_MARKS = 120;
@@ -103,7 +104,7 @@ export function mount() {
 	restart();
 	return [
 		p("lead", "What does one size do? Rates rise in waves and fall where a GPU needs one more round of tiles, or where a size is odd."),
-		h("form", { onsubmit: submit, novalidate: true }, head.nodes(["op", "vary", "range"]), place, head.nodes(COMPARED), work.controls),
+		h("form", { onsubmit: submit, novalidate: true }, head.nodes(["op", "vary", "range"]), place, head.nodes(COMPARED), work.controls, examples(EXAMPLES)),
 		work.alert, work.output];
 }
 
@@ -128,7 +129,6 @@ export function show(query) {
 	subject().form.fill(query, [...head.fields.keys(), "y"]);
 	arrange(query.get("vary"));
 	if (!query.get("range") && subject().sizes.has(head.get("vary"))) head.set("range", suggested(head.get("vary")));
-	if (![...query].length) return work.rest(EXAMPLES);
 	axis = query.get("y") ?? "rate";
 	return work.run(async (signal) => {
 		const { op, form, sizes } = subject();

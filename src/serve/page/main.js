@@ -10,12 +10,12 @@ import * as openapi from "./openapi.js";
 import { compare, plan } from "./plan.js";
 import * as search from "./search.js";
 import { href, read } from "./state.js";
+import { tabs } from "./tabs.js";
 
 const views = [search, plan, compare, check, explore, models];
 const main = document.getElementById("main");
-const tabs = document.getElementById("tabs");
 const sections = new Map();
-const links = new Map();
+const links = tabs("");
 const last = new Map();
 
 function route() {
@@ -38,10 +38,7 @@ function route() {
 function start() {
 	for (const view of views) {
 		const section = h("section", { id: `view-${view.name}`, hidden: true, "aria-labelledby": `title-${view.name}` }, h("h1", { id: `title-${view.name}` }, view.title), view.mount());
-		const link = h("a", { href: href(view.name) }, view.title);
 		sections.set(view.name, section);
-		links.set(view.name, link);
-		tabs.lastElementChild.before(h("li", null, link));
 	}
 	main.append(...sections.values());
 	addEventListener("hashchange", route);

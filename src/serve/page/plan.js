@@ -2,7 +2,7 @@
 
 import { send } from "./api.js";
 import { commands } from "./commands.js";
-import { desk } from "./desk.js";
+import { desk, examples } from "./desk.js";
 import { facts, h, p, put, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
@@ -11,14 +11,15 @@ import { fields } from "./openapi.js";
 import { plot } from "./plot.js";
 import { Source } from "./source.js";
 import { go } from "./state.js";
+import { TABS } from "./tabs.js";
 
 /** Fields that are always seen. */
 const MAIN = ["architecture", "config", "gpu", "gpus", "mode"];
 
-
 /** A view of one question. */
-function view({ name, title, lead, path, own, examples, render }) {
+function view({ name, lead, path, own, questions, render }) {
 	const source = new Source(name, "Model", "architecture");
+	const title = TABS[name];
 	let form;
 	let work;
 	return {
@@ -31,11 +32,10 @@ function view({ name, title, lead, path, own, examples, render }) {
 				const query = source.query();
 				if (!go(name, query)) this.show(query);
 			};
-			return [p("lead", lead), source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls), work.alert, work.output];
+			return [p("lead", lead), source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(questions)), work.alert, work.output];
 		},
 		show(query) {
 			source.fill(query);
-			if (![...query].length) return work.rest(examples);
 			return work.run(async (signal) => {
 				const request = source.request();
 				const answer = await send(path, request, signal);
@@ -48,11 +48,10 @@ function view({ name, title, lead, path, own, examples, render }) {
 
 export const plan = view({
 	name: "plan",
-	title: "Plan",
 	lead: "Which layout of a model runs fastest over so many GPUs? Every legal one that fits is predicted: ranks, virtual stages, sharding, micro-batches, recomputation.",
 	path: "/v1/plan",
 	own: () => ({ gpu: gpuField() }),
-	examples: [
+	questions: [
 		["Llama 3 70B trained on 512 H100s, and what 15 trillion tokens take", "#plan?architecture=llama-3-70b&gpu=h100&gpus=512&tokens=15T"],
 		["DeepSeek-V3 in fp8 on 256 GB200s", "#plan?architecture=deepseek-v3&gpu=gb200&gpus=256&dtype=fp8"],
 		["Serving Llama 3 70B on 16 H100s within 30 ms per token", "#plan?architecture=llama-3-70b&gpu=h100&gpus=16&mode=decode&tpot_ms=30"],
@@ -63,17 +62,15 @@ export const plan = view({
 
 export const compare = view({
 	name: "compare",
-	title: "Compare",
 	lead: "Which GPU for a model? Each with its best layout: tokens per second and GPU, node, watt and dollar, and how much of it is learned from measurements.",
 	path: "/v1/compare",
 	own: () => ({ gpu: { kind: "text", size: "double", label: "GPUs", value: "h100,h200,b200", hint: "Names with commas between them, or all" }, gpus: { label: "GPUs of each", value: "8", kind: "whole", hint: "" }, architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-8b", placeholder: "llama-3-8b, …" } }),
-	examples: [
+	questions: [
 		["Llama 3 8B trained on eight of every GPU", "#compare?architecture=llama-3-8b&gpu=all&gpus=8"],
 		["Llama 3 70B served on eight H100s, H200s or B200s", "#compare?architecture=llama-3-70b&mode=decode&gpus=8"],
 	],
 	render: compared,
 });
-
 
 const ends = (low, high, write) => (low === undefined || low === null ? "" : `${write(low)} to ${write(high)}`);
 

@@ -3,6 +3,7 @@
 import { problemBox } from "./desk.js";
 import { copyable, h, more, p, put, span, table } from "./dom.js";
 import { content, listed, load, resolve, types } from "./openapi.js";
+import { tabs } from "./tabs.js";
 
 const PROBLEMS = [
 	["not-json", 400, "The body is no JSON."],
@@ -113,6 +114,7 @@ function trial(id, method, path, body) {
 		h("div", { class: "controls" }, h("button", { type: "submit", class: "main" }, "Send"), status), answer));
 }
 
+tabs("/", "api");
 try {
 	const spec = await load();
 	const all = Object.entries(spec.paths).flatMap(([path, methods]) => Object.entries(methods).filter(([method]) => /^(get|post|put|delete)$/.test(method)).map(([method, op]) => [path, method, op]));

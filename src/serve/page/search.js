@@ -2,7 +2,7 @@
 
 import { Problem, stream } from "./api.js";
 import { commands } from "./commands.js";
-import { desk } from "./desk.js";
+import { desk, examples } from "./desk.js";
 import { button, facts, h, more, p, put, save, scroller, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
@@ -10,9 +10,10 @@ import { gpuField, gpuTitle } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
 import { interval, plot } from "./plot.js";
 import { go, href } from "./state.js";
+import { TABS } from "./tabs.js";
 
 export const name = "search";
-export const title = "Search";
+export const title = TABS[name];
 
 /** Fields that are always seen. */
 const MAIN = ["params", "gpu", "mode", "vocab"];
@@ -34,20 +35,18 @@ export function mount() {
 	work = desk(form, title);
 	return [
 		p("lead", "Which shape of transformer runs fastest for a number of parameters? Predicted from real kernel timings; every number has its 90 % interval."),
-		h("form", { onsubmit: submit, novalidate: true }, form.nodes(MAIN), form.folded(MAIN), work.controls),
+		h("form", { onsubmit: submit, novalidate: true }, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(EXAMPLES)),
 		work.alert, work.output];
 }
 
 function submit(event) {
 	event.preventDefault();
 	const query = form.query();
-	query.set("params", form.get("params"));
 	if (!go(name, query)) show(query);
 }
 
 export function show(query) {
 	form.fill(query);
-	if (![...query].length) return work.rest(EXAMPLES);
 	return work.run(async (signal) => {
 		const request = form.request();
 		const { found, refused } = await ask(request, signal);
