@@ -14,6 +14,7 @@ use crate::dataset::steps::{MeasuredStep, read_steps, steps_path, write_steps};
 use crate::dataset::{self, Row, SCRIPTED, line};
 use crate::error::{Error, Result, require_regular};
 use crate::gpu::{Gpu, GpuCatalog};
+use crate::measure::plan::Set;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -156,16 +157,26 @@ impl Journal {
         let mut earlier = Earlier::default();
         let mut lines = text.split_inclusive(|&byte| byte == b'\n').enumerate();
         let place = |number: usize| format!("{}: line {}", self.path.display(), number + 1);
-        let broken = |number: usize, error: serde_json::Error| {
+        let broken = |number: usize, line: &[u8], error: serde_json::Error| {
             let error = error.to_string().replace('\n', " ");
+            let (problem, allowed) = match of_another_version(line) {
+                Some(what) => (
+                    format!("{what}, which this version does not measure"),
+                    "the version that began the run (`source` in line 1), with --resume, to end it",
+                ),
+                None => (
+                    format!("not a line of a journal ({error})"),
+                    "a journal of `shapewise measure`",
+                ),
+            };
             Error::bad_input(format!(
-                "{}: not a line of a journal ({error}); allowed: a journal of `shapewise measure`, or --force to begin anew",
+                "{}: {problem}; allowed: {allowed}, or --force to begin anew",
                 place(number)
             ))
         };
         // A header without its line break was never finished, so there are no rows behind it.
         if let Some((number, first)) = lines.next().filter(|(_, line)| line.ends_with(b"\n")) {
-            let header: Header = serde_json::from_slice(first).map_err(|error| broken(number, error))?;
+            let header: Header = serde_json::from_slice(first).map_err(|error| broken(number, first, error))?;
             header.check(wanted, &self.path)?;
             let shared = header.shared();
             self.whole = first.len() as u64;
@@ -174,7 +185,7 @@ impl Journal {
                     earlier.torn = true;
                     break;
                 }
-                match serde_json::from_slice(line).map_err(|error| broken(number, error))? {
+                match serde_json::from_slice(line).map_err(|error| broken(number, line, error))? {
                     Line::Row(row) => {
                         let row = line::from_object(&row, &shared, &place(number))?;
                         earlier.rows.push(row);
@@ -318,6 +329,18 @@ impl Drop for Journal {
         if self.file.metadata().is_ok_and(|about| about.len() == 0) {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// What a whole line of another version holds: a case of a set that no plan has now, or a kind of line that is gone.
+fn of_another_version(line: &[u8]) -> Option<String> {
+    let line: Map<String, Value> = serde_json::from_slice(line).ok()?;
+    let (kind, content) = line.iter().next().filter(|_| line.len() == 1)?;
+    let set = content.get("set").or_else(|| content.get("case")?.get("set"));
+    match set.and_then(Value::as_str) {
+        Some(set) if Set::parse(set).is_none() => Some(format!("`{kind}` of the set `{set}`")),
+        // A sustained load.
+        _ => (kind == "load").then(|| format!("`{kind}`")),
     }
 }
 

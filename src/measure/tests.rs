@@ -536,6 +536,25 @@ fn a_journal_is_cut_after_its_last_whole_line_and_damage_is_named() {
         sentence.contains(".journal: line 4: not a line of a journal") && sentence.contains("allowed: "),
         "{sentence}"
     );
+    // A row of a set that is gone stays as it is; what cannot be read is named by its set or its kind.
+    let whole = std::str::from_utf8(&journal[..lines[3]]).unwrap();
+    let (before, last) = whole.trim_end().rsplit_once('\n').unwrap();
+    let (known, _) = last.split_once("\"set\":\"").unwrap();
+    let (_, behind) = last[known.len() + 7..].split_once('"').unwrap();
+    let row = format!("{before}\n{known}\"set\":\"hot\"{behind}\n");
+    fs::write(path_of(&out), &row).unwrap();
+    let rows = resumed.run(&Script::default(), &out).unwrap().rows;
+    assert_eq!(rows[2].measured.as_ref().unwrap().set, "hot");
+    for (line, what) in [
+        (r#"{"load":{"set":"layers","op":1}}"#, "`load` of the set `layers`"),
+        (r#"{"load":{"name":"layer 1"}}"#, "`load`"),
+    ] {
+        let _ = fs::remove_file(&out);
+        fs::write(path_of(&out), format!("{row}{line}\n")).unwrap();
+        let sentence = resumed.run(&Script::default(), &out).unwrap_err().to_string();
+        let wanted = format!(".journal: line 5: {what}, which this version does not measure; allowed: the version");
+        assert!(sentence.contains(&wanted), "{sentence}");
+    }
 }
 
 #[test]
