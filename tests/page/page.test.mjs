@@ -117,6 +117,7 @@ const checked = (page) => page.waitForSelector("#view-check .rules tbody tr");
 /** Waits until the answer of a view is about this. */
 const answers = (page, view, what) => page.waitForFunction(([one, text]) => document.querySelector(`#view-${one} .output[aria-busy=false] h2`)?.innerText.includes(text), [view, what]);
 const compared = (page) => page.waitForSelector("#view-compare .output table tbody tr");
+const predicted = (page) => page.waitForSelector("#view-predict .output[aria-busy=false] .tiles");
 const drawn = (page) => page.waitForSelector("#view-explore .plot svg:not(.cross)");
 
 async function saved(page, click) {
@@ -126,6 +127,75 @@ async function saved(page, click) {
 
 /** Whether an element stands right of, left of, above or below the window. */
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+describe("predict", () => {
+  test("shows a step whose numbers are those of the API", async () => {
+    for (const [query, request] of [
+      ["", { architecture: "llama-3-8b", gpu: "h200", workload: { mode: "decode" } }],
+      ["?architecture=gpt3-2.7b&gpu=a100&mode=train&tp=2&dp=4&tokens=100B&usd_per_gpu_hour=2", { architecture: "gpt3-2.7b", gpu: "a100", tokens: "100B", usd_per_gpu_hour: 2, workload: { tp: 2, dp: 4 } }],
+    ]) {
+      await visit(`/#predict${query}`, async (page, seen) => {
+        await predicted(page);
+        const step = await ask("/v1/predict/model", request);
+        assert.deepEqual(seen.posts.find((post) => post.path === "/v1/predict/model").body, request);
+        const tiles = await text(page, "#view-predict .tiles");
+        for (const part of [commas(step.tokens_per_s_per_gpu), gib(step.memory.memory_bytes)]) assert.ok(tiles.includes(part), `${part} in ${tiles}`);
+        if (step.run) assert.ok(tiles.includes(`${four(step.run.days)} days`), tiles);
+        // The parts of the bar are the whole step.
+        const widths = await page.$$eval("#view-predict .shares:first-of-type rect", (all) => all.map((one) => parseFloat(one.getAttribute("width"))));
+        const [bar] = await page.$$eval("#view-predict .names", (all) => all.map((list) => list.childElementCount));
+        const sum = widths.slice(0, bar).reduce((a, b) => a + b, 0);
+        assert.ok(Math.abs(sum - 100) < 0.1, `${sum}`);
+        const communication = step.lines.filter((line) => line.op.kind === "collective").reduce((all, line) => all + line.share, 0);
+        assert.equal((await text(page, "#view-predict .names")).includes("Communication"), communication > 0.0005);
+        for (const caveat of step.caveats) assert.ok((await text(page, "#view-predict .output")).includes(`${percent(caveat.time_share)} of the time: ${caveat.text}`), caveat.text);
+        await page.getByText(`All ${step.lines.length} operators`).click();
+        assert.equal(await page.locator("#view-predict .operators tbody tr").count(), step.lines.length + step.rest.length);
+      });
+    }
+  });
+
+  test("draws every operator under the roof, for pointer and keyboard", () => visit("/#predict", async (page, seen) => {
+    await predicted(page);
+    const step = await ask("/v1/predict/model", seen.posts.find((post) => post.path === "/v1/predict/model").body);
+    const plot = page.locator('#view-predict .plot[aria-label^="Operators under"]');
+    const dots = step.lines.filter((line) => line.flops > 0).sort((a, b) => a.flops / a.bytes - b.flops / b.bytes);
+    assert.equal(await plot.getAttribute("aria-valuemax"), String(dots.length - 1));
+    await plot.focus();
+    await page.keyboard.press("End");
+    const said = plain(await plot.getAttribute("aria-valuetext"));
+    assert.ok(said.includes(`${percent(dots.at(-1).share)} of the time, ${four(dots.at(-1).tflops_per_s)} TFLOP/s`), said);
+    // Pointing at a part of the bar names its operators.
+    await page.locator("#view-predict .shares g[aria-label^=MLP] rect").first().hover();
+    assert.match(await text(page, "#view-predict .readout"), /^MLP .*mlp up \d+ %/);
+  }));
+
+  test("sliders move the step and its curves, and the address follows", () => visit("/#predict", async (page, seen) => {
+    await predicted(page);
+    const curve = () => page.locator("#view-predict .plot path.line").first().getAttribute("d");
+    const before = await curve();
+    await page.focus("#predict-slide-seq");
+    await page.keyboard.press("ArrowRight");
+    await page.waitForFunction(() => document.querySelector("#view-predict .sub").innerText.includes("context 8192") && document.activeElement.id === "predict-slide-seq");
+    assert.notEqual(await curve(), before);
+    await page.focus("#predict-slide-batch");
+    await page.keyboard.press("ArrowRight");
+    await page.waitForFunction(() => document.querySelector("#view-predict .sub").innerText.includes("batch 16"));
+    assert.match(await state(page), /batch=16/);
+    const last = seen.posts.filter((post) => post.path === "/v1/predict/model").at(-1).body;
+    assert.deepEqual(last.workload, { mode: "decode", batch: 16, seq: 8192 });
+    const step = await ask("/v1/predict/model", last);
+    assert.ok((await text(page, "#view-predict .tiles")).includes(ms(step.time_us)));
+  }));
+
+  test("a curve that fails leaves the rest", () => visit("/#models", async (page) => {
+    await page.route("**/v1/sweep/model", (route) => route.fulfill({ status: 429, headers: { "Retry-After": "7" }, contentType: "application/problem+json", body: JSON.stringify({ title: "Too much at once", status: 429 }) }));
+    await page.getByRole("link", { name: "Predict", exact: true }).click();
+    await predicted(page);
+    assert.match(await text(page, "#view-predict .pair .note"), /server is busy/);
+    assert.equal(await page.locator('#view-predict .plot[aria-label^="Operators under"]').count(), 1);
+  }, { failures: true }));
+});
 
 describe("plan", () => {
   const cells = (page, view) => page.$$eval(`#view-${view} .output table:first-of-type tbody tr`, (all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
@@ -382,10 +452,10 @@ describe("check", () => {
       assert.ok(paragraph.includes(rule.source) && paragraph.includes(rule.detail), paragraph);
       if (rule.fix) assert.ok(paragraph.includes(`step ${ms(answer.predicted.time_us)} ${ms(rule.fix.predicted.time_us)}`), paragraph);
     }
-    const step = await ask("/v1/predict/model", { architecture: "gpt3-2.7b" });
-    for (const caveat of step.caveats) assert.ok(output.includes(`${percent(caveat.time_share)} of the time: ${caveat.text}`), output);
-    await page.getByText("Where the time goes").click();
-    assert.equal(await page.locator("#view-check details table tbody tr").count(), step.lines.length + step.rest.length);
+    await page.getByRole("link", { name: "Where the time goes" }).click();
+    await predicted(page);
+    assert.match(await text(page, "#view-predict h2"), /^gpt3-2\.7b on/);
+    assert.equal(await page.inputValue("#predict-mode"), "train");
   }));
 
   test("judges a pasted config.json, kept in the address", () => visit("/#check", async (page) => {
@@ -766,6 +836,7 @@ describe("what goes wrong", () => {
 
 describe("everywhere", () => {
   const VIEWS = {
+    predict: ["/#predict?architecture=llama-3-70b&gpu=h100&mode=train&tp=8&pp=4&dp=2&microbatches=16&batch=1", predicted],
     search: ["/#search?params=2.7B&gpu=a100&free=micro-batch&top=5", searched],
     plan: ["/#plan?architecture=llama-3-8b&gpu=h100&gpus=64&tokens=1T", planned],
     compare: ["/#compare?architecture=llama-3-8b&gpu=a100,h100&gpus=8", compared],
@@ -817,7 +888,7 @@ describe("everywhere", () => {
   }));
 
   test("every tab opens with an answer, and its examples lead to others", () => visit("/", async (page) => {
-    for (const [view, ready] of [["Search", searched], ["Plan", planned], ["Compare", compared], ["Check", checked], ["Explore", drawn]]) {
+    for (const [view, ready] of [["Predict", predicted], ["Search", searched], ["Plan", planned], ["Compare", compared], ["Check", checked], ["Explore", drawn]]) {
       await page.getByRole("link", { name: view, exact: true }).click();
       await ready(page);
       const output = page.locator(`#view-${view.toLowerCase()} .output`);
@@ -834,7 +905,7 @@ describe("everywhere", () => {
     let ofViews;
     await visit("/", async (page) => { ofViews = await names(page); });
     await visit("/api", async (page) => { assert.deepEqual(await names(page), ofViews); });
-    assert.equal(ofViews.length, 7);
+    assert.equal(ofViews.length, 8);
   });
 
   test("a keyboard is enough", () => visit("/", async (page) => {
@@ -848,15 +919,15 @@ describe("everywhere", () => {
     await page.keyboard.press("Enter");
     assert.equal((await focused()).what, "main");
     const walked = [];
-    for (let step = 0; step < 12 && walked.at(-1) !== "Search"; step += 1) {
+    for (let step = 0; step < 12 && walked.at(-1) !== "Predict"; step += 1) {
       await page.keyboard.press("Tab");
       const one = await focused();
       assert.ok(one.ring, `${one.what} shows that it has the focus`);
       walked.push(one.what);
     }
-    assert.deepEqual(walked, ["search-params", "search-gpu", "search-mode", "search-vocab", "More options", "Search"]);
+    assert.deepEqual(walked, ["predict-source-architecture", "predict-architecture", "predict-gpu", "predict-mode", "predict-batch", "predict-seq", "More options", "Predict"]);
     await page.keyboard.press("Enter");
-    await searched(page);
+    await predicted(page);
     let reached = "";
     for (let step = 0; step < 60 && reached !== "plot"; step += 1) {
       await page.keyboard.press("Tab");
@@ -864,10 +935,10 @@ describe("everywhere", () => {
     }
     assert.equal(reached, "plot");
     await page.keyboard.press("ArrowRight");
-    assert.match(await text(page, "#view-search .readout"), /tokens\/s per GPU/);
+    assert.match(await text(page, "#view-predict figure:has(.plot) .readout"), /tokens\/s per GPU/);
     // Tabs are links in the order of the page.
     await page.evaluate(() => document.querySelector(".mark").focus());
-    for (const name of ["Search", "Plan", "Compare", "Check", "Explore", "Models", "API"]) {
+    for (const name of ["Predict", "Search", "Plan", "Compare", "Check", "Explore", "Models", "API"]) {
       await page.keyboard.press("Tab");
       assert.equal((await focused()).what, name);
     }

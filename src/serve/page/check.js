@@ -3,13 +3,13 @@
 import { send } from "./api.js";
 import { commands } from "./commands.js";
 import { desk, examples } from "./desk.js";
-import { facts, h, more, p, put, scroller, span, table } from "./dom.js";
+import { facts, h, p, put, scroller, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
 import { gpuField, gpuTitle } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
 import { Source } from "./source.js";
-import { go } from "./state.js";
+import { go, href } from "./state.js";
 import { TABS } from "./tabs.js";
 
 export const name = "check";
@@ -50,9 +50,7 @@ export function show(query) {
 	return work.run(async (signal) => {
 		const request = source.request();
 		const checked = await send("/v1/check", request, signal);
-		// The step operator by operator; a model that does not run has none.
-		const step = checked.predicted ? await send("/v1/predict/model", request, signal) : undefined;
-		render(checked, step, request, gpuTitle(checked.gpu));
+		render(checked, request, gpuTitle(checked.gpu));
 		work.say(summary(checked));
 	});
 }
@@ -63,13 +61,13 @@ function summary(checked) {
 	return checked.broken === 0 ? `All ${applicable(checked)} rules that apply are met.` : `${checked.broken} of ${applicable(checked)} rules that apply are broken.`;
 }
 
-function render(checked, step, request, gpu) {
+function render(checked, request, gpu) {
 	const broken = checked.rules.filter((rule) => rule.verdict === "broken");
 	put(work.output,
 		h("h2", null, `${checked.model.name} on ${gpu}`),
 		p("sub", `${format.dimensions(checked.model)} · ${format.grouped(checked.model.parameters)} parameters · ${format.settings(checked.workload, defaults("/v1/check"))}`),
 		checked.impossible && p("note", h("strong", null, "Does not run: "), checked.impossible),
-		checked.predicted && asIs(checked.predicted, step),
+		checked.predicted && asIs(checked.predicted),
 		h("h3", null, summary(checked)),
 		checked.together && h("section", { class: "fix", id: "together" },
 			h("h4", null, "All that one shape can fix, the workload unchanged"),
@@ -80,33 +78,23 @@ function render(checked, step, request, gpu) {
 		commands("check", "/v1/check", request));
 }
 
-function asIs(predicted, step) {
-	const memory = step?.memory;
-	const parts = Object.entries(memory?.parts_bytes ?? {}).filter(([, size]) => size > 0).sort((a, b) => b[1] - a[1]).map(([part, size]) => `${format.words(part)} ${format.bytes(size)}`);
-	const perGpu = step && step.gpus_per_replica > 0 ? step.gpus_per_replica : 1;
-	const rate = (value) => format.tokens(value / perGpu);
-	return [
-		facts([
-			["step", h("strong", null, format.time(predicted.time_us)), ` (90 %: ${format.time(predicted.low_us)} to ${format.time(predicted.high_us)})`, !predicted.fits && span("bad", " does not fit the memory")],
-			step && ["tokens/s", `${rate(step.tokens_per_s)} per GPU (90 %: ${rate(step.tokens_per_s_low)} to ${rate(step.tokens_per_s_high)})`],
-			step && ["MFU", format.percent(step.mfu)],
-			memory && ["memory", `${format.bytes(memory.memory_bytes)} of ${format.bytes(memory.capacity_bytes)} per GPU: `, memory.fits ? "fits" : span("bad", "does not fit"), ` (${parts.join(", ")})`],
-			["tiers", format.tierShares(predicted.tier_shares)],
-			step && ["based on", format.basis(step.basis)],
-			step?.caveats.length > 0 && ["caveats", h("ul", { class: "plain" }, step.caveats.map((one) => h("li", null, `${format.percent(one.time_share)} of the time: ${one.text}`)))],
-		]),
-		step && more(`Where the time goes (${step.lines.length} operators)`, operators(step)),
-	];
+function asIs(predicted) {
+	return facts([
+		["step", h("strong", null, format.time(predicted.time_us)), ` (90 %: ${format.time(predicted.low_us)} to ${format.time(predicted.high_us)})`, !predicted.fits && span("bad", " does not fit the memory")],
+		["tiers", format.tierShares(predicted.tier_shares)],
+		["its parts", h("a", { href: href("predict", questions()) }, "Where the time goes")],
+	]);
 }
 
-function operators(step) {
-	const headings = ["operator", "shape", { num: "count" }, { num: "each" }, { num: "90 %" }, { num: "time" }, { num: "share" }, { num: "TFLOP/s" }, "tier"];
-	const counted = ["gemm", "attention"];
-	const rest = step.rest.map((one) => [format.words(one.role), "–", "–", "–", "–", format.time(one.time_us), format.percent(one.share), "–", "–"]);
-	return table("Operators of one step", headings, [...step.lines.map(({ op: { kind, ...op }, ...line }) => [
-		format.words(line.label), format.settings(op, { batch: "1" }), format.grouped(line.count), format.time(line.each_us),
-		`${format.time(line.each_low_us)} to ${format.time(line.each_high_us)}`, format.time(line.time_us), format.percent(line.share),
-		counted.includes(kind) ? format.significant(line.tflops_per_s) : "–", line.tier]), ...rest]);
+/** The same step under Predict, which has the names of the API. */
+function questions() {
+	const query = source.query();
+	for (const [here, there] of [["model", "architecture"], ["predictor", "model"]]) {
+		if (query.has(here)) query.set(there, query.get(here));
+		query.delete(here);
+	}
+	query.set("mode", form.get("mode"));
+	return query;
 }
 
 function paragraph(checked, rule) {

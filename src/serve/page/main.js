@@ -8,11 +8,12 @@ import * as lists from "./lists.js";
 import * as models from "./models.js";
 import * as openapi from "./openapi.js";
 import { compare, plan } from "./plan.js";
+import * as predict from "./predict.js";
 import * as search from "./search.js";
 import { href, read } from "./state.js";
 import { tabs } from "./tabs.js";
 
-const views = [search, plan, compare, check, explore, models];
+const views = [predict, search, plan, compare, check, explore, models];
 const main = document.getElementById("main");
 const sections = new Map();
 const links = tabs("");
@@ -20,7 +21,7 @@ const last = new Map();
 
 function route() {
 	const { view: wanted, query } = read();
-	const view = views.find((one) => one.name === wanted) ?? search;
+	const view = views.find((one) => one.name === wanted) ?? views[0];
 	for (const [name, section] of sections) section.hidden = name !== view.name;
 	for (const [name, link] of links) {
 		if (name === view.name) link.setAttribute("aria-current", "page");

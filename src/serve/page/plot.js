@@ -1,4 +1,4 @@
-// Draws plots as SVG: axes with even ticks, bands, lines, points, marks, and a cross-hair for pointer and keyboard.
+// Draws plots as SVG: axes with round ticks, bands, lines, points, marks, a cross-hair for pointer and keyboard; bars of shares.
 
 import { h, s } from "./dom.js";
 
@@ -14,6 +14,16 @@ export function ticks(low, high, wanted) {
 	const all = [];
 	for (let at = first; at <= Math.max(last, first + 1); at += 1) all.push(Number((at * step).toPrecision(12)));
 	return all;
+}
+
+/** Ticks of a logarithmic axis from `low` to `high`: powers of two, or 1, 2 and 5 of each power of ten as far as there is room. */
+function logTicks(low, high, wanted, base) {
+	const all = [];
+	const digits = base === 2 ? [1] : Math.log10(high / low) * 3 > wanted ? [1] : [1, 2, 5];
+	for (let power = Math.floor(Math.log(low) / Math.log(base) - 1e-9); base ** power <= high * 1.001; power += 1) all.push(...digits.map((digit) => Number((digit * base ** power).toPrecision(12))));
+	const inside = all.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+	const every = Math.ceil(inside.length / Math.max(2, wanted));
+	return inside.filter((_, at) => at % every === 0);
 }
 
 /** Ticks as text; from ten thousand on, all with commas. */
@@ -37,6 +47,8 @@ function range(options) {
 	const all = options.series.flatMap((one) => one.points);
 	const [left, right] = extent(all.map((point) => point.x));
 	const [bottom, top] = extent(all.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]));
+	// Room for the symbols at the ends of a logarithmic axis.
+	if (options.y.log) return { left, right, bottom: bottom / 1.6, top: top * 1.6 };
 	return { left, right, bottom: options.y.zero && bottom < top * 0.6 ? 0 : bottom, top };
 }
 
@@ -61,15 +73,20 @@ function draw(options, width, height) {
 	top += strong.length ? 16 : 4;
 
 	const bottom = height - 44;
-	const yTicks = ticks(bounds.bottom, bounds.top, Math.max(3, Math.round((bottom - top) / 52)));
+	const yRoom = Math.max(3, Math.round((bottom - top) / 52));
+	const yTicks = options.y.log ? logTicks(bounds.bottom, bounds.top, yRoom, options.y.log) : ticks(bounds.bottom, bounds.top, yRoom);
 	const yLabels = labels(yTicks);
 	const left = 34 + CHARACTER * Math.max(...yLabels.map((text) => text.length));
 	const right = width - 24;
-	const xTicks = ticks(bounds.left, bounds.right, Math.max(2, Math.floor((right - left) / 84))).filter((tick) => options.x.loose || (tick >= bounds.left && tick <= bounds.right));
+	const xRoom = Math.max(2, Math.floor((right - left) / (options.x.log ? 46 : 84)));
+	const xTicks = options.x.log ? logTicks(bounds.left, bounds.right, xRoom, options.x.log)
+		: ticks(bounds.left, bounds.right, xRoom).filter((tick) => options.x.loose || (tick >= bounds.left && tick <= bounds.right));
 	const span = options.x.loose ? [xTicks[0], xTicks.at(-1)] : [bounds.left, bounds.right];
-	const rise = [yTicks[0], yTicks.at(-1)];
-	const x = (value) => left + ((value - span[0]) / (span[1] - span[0] || 1)) * (right - left);
-	const y = (value) => bottom - ((value - rise[0]) / (rise[1] - rise[0] || 1)) * (bottom - top);
+	const rise = options.y.log ? [bounds.bottom, bounds.top] : [yTicks[0], yTicks.at(-1)];
+	const scale = (log, [from, to]) => (log ? (value) => Math.log(value / from) / (Math.log(to / from) || 1) : (value) => (value - from) / (to - from || 1));
+	const [across, up] = [scale(options.x.log, span), scale(options.y.log, rise)];
+	const x = (value) => left + across(value) * (right - left);
+	const y = (value) => bottom - up(value) * (bottom - top);
 	const spot = (point, value = point.y) => `${x(point.x).toFixed(1)},${y(value).toFixed(1)}`;
 
 	const parts = [];
@@ -83,7 +100,7 @@ function draw(options, width, height) {
 	}
 	for (const tick of xTicks) {
 		parts.push(s("line", { class: "axis", x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4 }),
-			s("text", { class: "label", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, tick));
+			s("text", { class: "label", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, tick >= 1e4 ? tick.toLocaleString("en") : tick));
 	}
 	parts.push(s("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }),
 		s("text", { class: "label", x: (left + right) / 2, y: height - 8, "text-anchor": "middle" }, options.x.label),
@@ -110,11 +127,11 @@ function swatch(one, x, y) {
 	return [one.points.some((point) => point.low !== undefined) && s("rect", { class: "band", x: x + 2, y: y - 5, width: 18, height: 10 }), s("line", { class: `line d${one.tone}`, x1: x + 2, x2: x + 20, y1: y, y2: y })].filter(Boolean);
 }
 
-function symbol(kind, x, y) {
+function symbol(kind, x, y, size = 4) {
 	if (kind === "drop") return s("path", { class: "drop", d: `M${x - 5},${y - 9}h10l-5,8z` });
 	if (kind === "ring") return s("circle", { class: "ring", cx: x, cy: y, r: 4 });
 	if (kind === "diamond") return s("path", { class: "dot", d: `M${x},${y - 6}l6,6l-6,6l-6,-6z` });
-	return s("circle", { class: "dot", cx: x, cy: y, r: 4 });
+	return s("circle", { class: "dot", cx: x, cy: y, r: size });
 }
 
 /** A label right, left, above or below its point, where nothing else is; else none. */
@@ -138,7 +155,7 @@ function body(one, spot, x, y, taken) {
 	}
 	if (one.kind === "points") {
 		for (const point of points) {
-			parts.push(symbol(one.symbol, x(point.x), y(point.y)));
+			parts.push(symbol(one.symbol, x(point.x), y(point.y), point.size));
 			if (point.text) parts.push(beside(point.text, x(point.x), y(point.y), taken));
 		}
 	} else {
@@ -240,4 +257,29 @@ export function interval(low, value, high, [from, to], reference) {
 		reference !== undefined && s("line", { class: "reference", x1: x(reference), x2: x(reference), y1: 0, y2: 14 }),
 		low !== undefined && s("line", { class: "whisker", x1: x(low), x2: x(high), y1: 7, y2: 7 }),
 		s("circle", { class: "dot", cx: x(value), cy: 7, r: 3 }));
+}
+
+/** A bar of parts that make a whole: `{ name, share, tone, text }`; what is pointed at or focused is told to `pick`. */
+export function shares(label, parts, pick) {
+	let start = 0;
+	const segments = parts.map((part) => {
+		const from = start;
+		start += part.share;
+		const look = () => pick(part);
+		const middle = `${(100 * (from + part.share / 2)).toFixed(2)}%`;
+		return s("g", { class: `t${part.tone}`, tabindex: "0", role: "img", "aria-label": `${part.name}: ${part.text}`, onpointerenter: look, onfocus: look },
+			s("rect", { class: "share", x: `${(100 * from).toFixed(2)}%`, width: `${(100 * part.share).toFixed(2)}%`, height: "100%" }),
+			part.share > 0.1 && s("text", { x: middle, y: "50%", "text-anchor": "middle", "dominant-baseline": "central" }, `${Math.round(100 * part.share)} %`));
+	});
+	return s("svg", { class: "shares", width: "100%", height: 30, role: "group", "aria-label": label }, segments);
+}
+
+/** The bar with names and values of its parts below; `text` is short, `detail` is shown when it is looked at. */
+export function sharesWithNames(label, parts) {
+	const readout = h("p", { class: "readout short" });
+	const pick = (part) => readout.replaceChildren(h("strong", null, part.name), ` ${part.text}${part.detail ? `: ${part.detail}` : ""}`);
+	pick(parts.reduce((most, part) => (part.share > most.share ? part : most)));
+	return h("figure", null, shares(label, parts, pick),
+		readout,
+		h("ul", { class: "names" }, parts.map((part) => h("li", { class: `t${part.tone}`, onpointerenter: () => pick(part) }, h("span", { class: "swatch" }), h("span", null, part.name), h("span", { class: "num" }, part.text)))));
 }

@@ -3,7 +3,7 @@
 import { h, put } from "./dom.js";
 
 /** The title of each view. */
-export const TABS = { search: "Search", plan: "Plan", compare: "Compare", check: "Check", explore: "Explore", models: "Models" };
+export const TABS = { predict: "Predict", search: "Search", plan: "Plan", compare: "Compare", check: "Check", explore: "Explore", models: "Models" };
 
 /** Makes the tabs of a page; returns the links of the views by name. `base` is the address of the page with the views. */
 export function tabs(base, here) {
