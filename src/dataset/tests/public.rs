@@ -1,9 +1,12 @@
 //! The importers on the public tables themselves, where `SHAPEWISE_PUBLIC_DATA` names their folder.
 
-use crate::dataset::{Filter, Key, Row, Source, Table, import, key};
-use crate::ops::{Dtype, Op, Pass};
+use crate::dataset::runs::read_runs;
+use crate::dataset::{Filter, Key, Source, Table, digest, import, key};
+use crate::gpu::GpuCatalog;
+use crate::ops::Op;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The folder of the public tables, unless this machine has none: then the test says so and ends.
 pub(super) fn public_folder() -> Option<PathBuf> {
@@ -58,64 +61,6 @@ fn the_main_h200_table_is_kept_whole() {
 }
 
 #[test]
-fn alarms_are_rare_wherever_the_source_raised_none() {
-    for (file, dtypes) in [
-        ("aic_gemm_bf16", &[Dtype::Bf16][..]),
-        ("aic_gemm_fp8", &[Dtype::Fp8, Dtype::Fp8Block]),
-        ("aic_context_attention_bf16", &[Dtype::Bf16]),
-        ("aic_context_attention_fp8", &[Dtype::Fp8]),
-        ("aic_generation_attention_bf16", &[Dtype::Bf16]),
-    ] {
-        let Some(table) = public(Source::Aiconfigurator, file, &Filter::default()) else {
-            return;
-        };
-        let share = alarms(&table) as f64 / table.rows.len() as f64;
-        assert!(share < 0.005, "{file}: {share}\n{}", table.skipped);
-        let is_of = |row: &Row| row.op.dtype().is_some_and(|dtype| dtypes.contains(&dtype));
-        assert!(table.rows.iter().all(is_of));
-    }
-}
-
-#[test]
-fn gemms_with_quantized_weights_are_read() {
-    let file = "aic_gemm_fp4_int";
-    let Some(table) = public(Source::Aiconfigurator, file, &Filter::default()) else {
-        return;
-    };
-    assert!(table.rows.len() > 500_000, "{}", table.skipped);
-    assert!(table.skipped.total() < 1000, "{}", table.skipped);
-    let quantized = |row: &Row| row.op.dtype().is_some_and(|dtype| !dtype.is_element());
-    assert!(table.rows.iter().all(quantized));
-}
-
-#[test]
-fn layers_of_experts_are_read() {
-    let Some(table) = public(Source::Aiconfigurator, "aic_moe", &Filter::default()) else {
-        return;
-    };
-    assert!(table.rows.len() > 10_000, "{}", table.skipped);
-    assert!(table.rows.iter().all(|row| matches!(row.op, Op::Experts(_))));
-}
-
-#[test]
-fn memory_bound_kernels_of_both_passes_are_read() {
-    let filter = Filter::default();
-    let Some(table) = public(Source::Publications, "training_kernels", &filter) else {
-        return;
-    };
-    let of = |pass| {
-        let of_pass = |row: &&Row| matches!(row.op, Op::Memory(op) if op.pass == pass);
-        table.rows.iter().filter(of_pass).count()
-    };
-    let (forward, backward) = (of(Pass::Forward), of(Pass::Backward));
-    assert!(forward > 400 && backward > 150, "{}", table.skipped);
-    assert_eq!(forward + backward, table.rows.len());
-    assert!(alarms(&table) < 10, "{}", table.skipped);
-    let table = public(Source::Vidur, "vidur_mlp", &filter).unwrap();
-    assert!(table.rows.len() > 40_000, "{}", table.skipped);
-}
-
-#[test]
 fn a_cookbook_hidden_size_is_one_group_with_all_roles() {
     let Some(table) = public(Source::Cookbook, "cookbook_gemm_bmm", &Filter::default()) else {
         return;
@@ -134,20 +79,69 @@ fn a_cookbook_hidden_size_is_one_group_with_all_roles() {
     }
 }
 
+/// Bytes of the largest file that is read unless `SHAPEWISE_ALL_TABLES` is set: all take minutes in a debug build.
+const LARGEST_FILE: u64 = 1_000_000;
+
+/// What every public table reads as: the fingerprint of its rows, how many are of which operator and format, how many
+/// are left out and why.
 #[test]
-fn neusight_tables_are_single_precision() {
-    for (file, rows) in [
-        ("neusight_bmm", 101_084),
-        ("neusight_linear", 40_478),
-        ("neusight_layernorm", 7_533),
-        ("neusight_softmax", 9_283),
-        ("neusight_elementwise", 100_808),
-    ] {
-        let Some(table) = public(Source::Neusight, file, &Filter::default()) else {
-            return;
-        };
-        assert_eq!(table.rows.len() as u64 + table.skipped.total(), rows, "{file}");
-        assert_eq!(alarms(&table), 0, "{file}");
-        assert!(table.rows.iter().all(|row| row.op.dtype() == Some(Dtype::Fp32)));
+fn public_tables_read_as_written_down() {
+    let Some(folder) = public_folder() else {
+        return;
+    };
+    let is_set = |name| std::env::var_os(name).is_some();
+    let bless = is_set("SHAPEWISE_BLESS");
+    let all = bless || is_set("SHAPEWISE_ALL_TABLES");
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let read = entries.filter(|entry| all || entry.metadata().unwrap().len() <= LARGEST_FILE);
+    let found: BTreeMap<String, String> = read.filter_map(|entry| written_down(&entry.path())).collect();
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/public-tables.txt");
+    if bless {
+        let tables = found.iter().map(|(name, lines)| format!("{name}: {lines}\n"));
+        std::fs::write(&file, tables.collect::<String>()).unwrap();
     }
+    let written = std::fs::read_to_string(&file).unwrap();
+    let tables = written
+        .split_terminator("\n\n")
+        .filter_map(|table| table.split_once(": "));
+    let written: BTreeMap<&str, &str> = tables.collect();
+    for (name, lines) in &found {
+        let lines = lines.trim_end();
+        assert_eq!(Some(lines), written.get(&**name).copied(), "{name}");
+    }
+    assert!(found.len() == written.len() || !all, "{:?}", found.keys());
+}
+
+/// The name of a file and what it reads as; `None` if it is no table of operators or runs.
+fn written_down(path: &Path) -> Option<(String, String)> {
+    let short = |digest: &str| digest[..16].to_owned();
+    let mut kept: BTreeMap<String, u64> = BTreeMap::new();
+    let mut count = |what: String| *kept.entry(what).or_default() += 1;
+    let (publisher, rows, skipped) = match Source::recognise(path, &Filter::default()) {
+        Ok(Some(source)) => {
+            let table = import(source, &[path], &Filter::default()).unwrap();
+            for row in &table.rows {
+                let name = row.op.kind().name();
+                count(
+                    row.op
+                        .dtype()
+                        .map_or(name.to_owned(), |dtype| format!("{name} {dtype}")),
+                );
+            }
+            (source.name(), short(&digest(&table.rows)), table.skipped)
+        }
+        _ => {
+            let table = read_runs(&[path], &GpuCatalog::built_in()).ok()?;
+            let mut whole = Sha256::new();
+            for run in &table.runs {
+                count("runs".to_owned());
+                whole.update(format!("{run:?}\n"));
+            }
+            let digest = format!("{:x}", whole.finalize());
+            (table.runs.first()?.publisher.name(), short(&digest), table.skipped)
+        }
+    };
+    let kept = kept.iter().map(|(what, rows)| format!("{rows:>9}  {what}\n"));
+    let lines = format!("{publisher} {rows}\n{}left out:\n{skipped}", kept.collect::<String>());
+    Some((path.file_name()?.to_str()?.to_owned(), lines))
 }
