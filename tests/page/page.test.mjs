@@ -105,7 +105,7 @@ const ms = (us) => `${four(us / 1e3)} ms`;
 const plain = (text) => text.replace(/\u00a0/g, " ").replace(/\s+/g, " ").trim();
 
 /** Forms are made when the service has said what they hold. */
-const made = (page) => page.waitForSelector("main section, main [role=alert]", { state: "attached" });
+const made = (page) => page.waitForSelector("main section:not([hidden]) form, main section:not([hidden]) .output, .index, main > [role=alert]", { state: "attached" });
 
 /** The text of an element with plain spaces. */
 const text = async (page, selector) => plain(await page.locator(selector).first().innerText());
@@ -251,12 +251,27 @@ describe("plan", () => {
     await visit("/#plan?architecture=llama-3-8b&gpu=h100&gpus=8&mode=decode&tpot_ms=20", async (page) => {
       await planned(page);
       for (const row of await cells(page, "plan")) assert.ok(Number.parseFloat(row[9]) <= 20, row[9]);
+      // The limit stands at its place between engines within and beyond it.
+      const plot = page.locator('#view-plan .plot[aria-label^="Throughput against the speed"]');
+      assert.equal(await plot.locator("text", { hasText: "20.00 ms a token" }).count(), 1);
+      const limit = Number(await plot.locator("line.mark").getAttribute("x1"));
+      const places = (mark) => plot.locator(`g g circle${mark}, g circle${mark}`).evaluateAll((all) => all.map((one) => Number(one.getAttribute("cx"))).filter((x) => x > 50));
+      const [within, beyond] = [(await places(".dot")).slice(1), (await places(".ring")).slice(1)];
+      assert.ok(within.length > 3 && beyond.length > 3);
+      for (const x of within) assert.ok(x >= limit - 0.1, `${x} of ${limit}`);
+      for (const x of beyond) assert.ok(x <= limit + 0.1, `${x} of ${limit}`);
     });
     await visit("/#compare?architecture=llama-3-8b&gpu=v100,a100,h100&gpus=8", async (page) => {
       await compared(page);
       const rows = (await cells(page, "compare")).map((row) => plain(row[0]));
       assert.deepEqual(rows, ["h100", "a100"]);
       assert.match(await text(page, "#view-compare .output .facts"), /v100.*bf16/);
+    });
+    await visit("/#compare?architecture=llama-3-8b&gpu=a100,h100&gpus=8&usd_per_gpu_hour=a100=1,h100=3", async (page, seen) => {
+      await compared(page);
+      const { compared: [first] } = await ask("/v1/compare", seen.posts[0].body);
+      const shown = await text(page, "#view-compare .output table tbody tr");
+      for (const part of [`${commas(first.layout.tokens_per_s_per_gpu_low)} to ${commas(first.layout.tokens_per_s_per_gpu_high)}`, four(first.layout.usd_per_million_tokens)]) assert.ok(shown.includes(part), `${part} in ${shown}`);
     });
   });
 
@@ -267,7 +282,7 @@ describe("plan", () => {
 });
 
 describe("search", () => {
-  test("shows ranked shapes whose numbers are those of the API", () => visit("/#search", async (page, seen) => {
+  test("shows ranked shapes whose numbers are those of the API", () => visit("/#search?params=160M", async (page, seen) => {
     await page.fill("#search-params", "2.7B");
     await page.selectOption("#search-gpu", "a100");
     await page.click("#view-search button.main");
@@ -309,7 +324,7 @@ describe("search", () => {
     assert.ok(rests.includes(found.basis[0].stack), rests);
   }));
 
-  test("shows the layout of each shape, and latents in the place of key heads", () => visit("/#search?params=7B&gpu=h100&gpus=64&free=latent&top=4", async (page, seen) => {
+  test("shows the layout of each shape, and latents in the place of key heads", () => visit("/#search?params=350M&gpu=h100&gpus=64&free=latent&top=4", async (page, seen) => {
     await searched(page);
     const asked = seen.posts.find((post) => post.path === "/v1/search").body;
     assert.deepEqual([asked.gpus, asked.free], [64, ["latent"]]);
@@ -327,7 +342,7 @@ describe("search", () => {
     assert.ok(latent.length > 0 && latent.length < found.shapes.length);
   }));
 
-  test("saves the config.json of a shape, and checks it", () => visit("/#search?params=2.7B&gpu=a100", async (page) => {
+  test("saves the config.json of a shape, and checks it", () => visit("/#search?params=350M&gpu=a100", async (page) => {
     await searched(page);
     const file = await saved(page, () => page.getByRole("button", { name: "Save config.json of shape 2", exact: true }).click());
     const config = JSON.parse(file.text);
@@ -359,7 +374,7 @@ describe("search", () => {
     assert.match(await state(page), /configs=/);
   }));
 
-  test("is cancelled by its button", () => visit("/#search", async (page, seen) => {
+  test("is cancelled by its button", () => visit("/#search?params=350M", async (page, seen) => {
     let release;
     const held = new Promise((resolve) => { release = resolve; });
     await page.route("**/v1/search", async (route) => {
@@ -383,7 +398,8 @@ describe("search", () => {
     assert.equal(seen.posts.length, 3);
   }));
 
-  test("shows progress while the stream lasts", () => visit("/#search", async (page) => {
+  test("shows progress while the stream lasts", () => visit("/#search?params=350M", async (page) => {
+    await searched(page);
     await page.route("**/v1/search", async (route) => {
       const found = await ask("/v1/search", route.request().postDataJSON());
       const events = [["progress", { done: 4000, total: 20000, best_time_ratio: 0.97 }], ["result", found]];
@@ -394,7 +410,7 @@ describe("search", () => {
       new MutationObserver(() => globalThis.said.push(document.querySelector("#view-search .controls .hint").textContent)).observe(document.querySelector("#view-search .controls .hint"), { childList: true, characterData: true, subtree: true });
     });
     await page.click("#view-search button.main");
-    await searched(page);
+    await page.waitForFunction(() => document.querySelector("#view-search .status").textContent.endsWith("found."));
     const said = await page.evaluate(() => globalThis.said);
     assert.ok(said.some((line) => line.includes("4,000 of 20,000") && line.includes("0.9700")), said.join(" | "));
   }));
@@ -412,7 +428,7 @@ describe("search", () => {
     assert.ok(python.includes('"export": True'), python);
   }));
 
-  test("draws the Pareto plot for pointer and keyboard", () => visit("/#search?params=2.7B&gpu=a100", async (page, seen) => {
+  test("draws the Pareto plot for pointer and keyboard", () => visit("/#search?params=350M&gpu=a100", async (page, seen) => {
     await searched(page);
     const found = await ask("/v1/search", seen.posts[0].body);
     const plot = page.locator('#view-search .plot[aria-label^="Throughput against memory"]');
@@ -837,7 +853,7 @@ describe("what goes wrong", () => {
 describe("everywhere", () => {
   const VIEWS = {
     predict: ["/#predict?architecture=llama-3-70b&gpu=h100&mode=train&tp=8&pp=4&dp=2&microbatches=16&batch=1", predicted],
-    search: ["/#search?params=2.7B&gpu=a100&free=micro-batch&top=5", searched],
+    search: ["/#search?params=350M&gpu=a100&free=micro-batch&top=5", searched],
     plan: ["/#plan?architecture=llama-3-8b&gpu=h100&gpus=64&tokens=1T", planned],
     compare: ["/#compare?architecture=llama-3-8b&gpu=a100,h100&gpus=8", compared],
     check: ["/#check?model=gpt3-2.7b&gpu=a100", checked],
@@ -895,7 +911,7 @@ describe("everywhere", () => {
       const before = await output.locator("h2").first().innerText();
       const form = page.locator(`#view-${view.toLowerCase()} form`);
       await form.getByText("Examples").click();
-      await form.locator(".examples a").nth(1).click();
+      await form.locator(".examples a").last().click();
       await page.waitForFunction(([one, text]) => document.querySelector(`#view-${one} .output h2`).innerText !== text, [view.toLowerCase(), before]);
     }
   }));
@@ -989,7 +1005,10 @@ describe("everywhere", () => {
         await page.evaluate(() => { for (const box of document.querySelectorAll("details")) box.open = true; });
         await page.waitForTimeout(200);
         assert.ok(await overflow(page) <= 0, `${name} is ${await overflow(page)} px too wide`);
-      }, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
+        // Rows of answers are cards, so that no box hides a part of them.
+        const hidden = await page.$$eval("table.cards, table.sides", (all) => all.map((one) => one.closest(".scroll")).filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel));
+        assert.deepEqual(hidden, [], name);
+      }, { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true });
     }
       });
 

@@ -12,8 +12,7 @@ import { Source } from "./source.js";
 import { go, href } from "./state.js";
 import { TABS } from "./tabs.js";
 
-export const name = "check";
-export const title = TABS[name];
+const name = "check";
 
 const EXAMPLES = [
 	["GPT-3 2.7B, the classic: odd vocabulary, heads of 80", "#check?model=gpt3-2.7b"],
@@ -34,7 +33,7 @@ export function mount() {
 		// A published model has been `model` in addresses from the start; the field of that name is which predictor answers.
 		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", value: "gpt3-2.7b", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" } }),
 	]);
-	work = desk(form, title);
+	work = desk(form, TABS[name]);
 	const element = source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(EXAMPLES));
 	return [p("lead", "Is a shape well sized for its GPU? The sizing rules say what is wrong, what each costs, and which near shape with the same parameters fixes it."), element, work.alert, work.output];
 }

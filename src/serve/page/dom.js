@@ -37,13 +37,24 @@ export function put(parent, ...children) {
 	parent.replaceChildren(...solid(children));
 }
 
+/** A table whose rows are cards on a narrow window, each value below the heading of its column. */
+export function cards(table) {
+	const headings = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+	for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
+		if (row.cells.length === headings.length) headings.forEach((text, at) => { row.cells[at].dataset.label = text; });
+	}
+	table.classList.add("cards");
+	return table;
+}
+
 /** A table in a box of its own that scrolls sideways. A heading is text, or `{ num, title }` over numbers. */
 export function table(caption, headings, rows, attrs) {
 	const side = (at) => (headings[at].num ? "num" : undefined);
-	return scroller(caption, h("table", attrs,
+	const shape = attrs?.class === "tight" ? (one) => one : cards;
+	return scroller(caption, shape(h("table", attrs,
 		h("caption", { class: "unseen" }, caption),
 		h("thead", null, h("tr", null, headings.map((one, at) => h("th", { scope: "col", class: side(at), title: one.title }, one.num ?? one)))),
-		h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, at) => h(at ? "td" : "th", { scope: at ? undefined : "row", class: side(at) }, cell)))))));
+		h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, at) => h(at ? "td" : "th", { scope: at ? undefined : "row", class: side(at) }, cell))))))));
 }
 
 /** A box that scrolls sideways by itself and can be reached by keyboard. */

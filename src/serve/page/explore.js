@@ -10,10 +10,8 @@ import { gpuField, gpuTitle, preset } from "./lists.js";
 import { below, defaults, example, fields } from "./openapi.js";
 import { plot, svgFile } from "./plot.js";
 import { adjust, go } from "./state.js";
-import { TABS } from "./tabs.js";
 
-export const name = "explore";
-export const title = TABS[name];
+const name = "explore";
 
 const SWEEP = "/v1/sweep/";
 const MOST_MARKS = 120;

@@ -5,10 +5,8 @@ import { problemBox } from "./desk.js";
 import { button, h, p, put, span, table } from "./dom.js";
 import * as format from "./format.js";
 import { adjust } from "./state.js";
-import { TABS } from "./tabs.js";
 
-export const name = "models";
-export const title = TABS[name];
+const name = "models";
 
 const output = h("div", { class: "output" });
 const alert = h("div", { class: "alert", role: "alert" });

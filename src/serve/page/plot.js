@@ -45,7 +45,7 @@ function extent(values) {
 /** The rectangle that holds every point and interval; from zero where that leaves the curve room. */
 function range(options) {
 	const all = options.series.flatMap((one) => one.points);
-	const [left, right] = extent(all.map((point) => point.x));
+	const [left, right] = extent([...all, ...(options.marks ?? [])].map((point) => point.x));
 	const [bottom, top] = extent(all.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]));
 	// Room for the symbols at the ends of a logarithmic axis.
 	if (options.y.log) return { left, right, bottom: bottom / 1.6, top: top * 1.6 };

@@ -13,8 +13,7 @@ import { Source } from "./source.js";
 import { adjust, go, href } from "./state.js";
 import { TABS } from "./tabs.js";
 
-export const name = "predict";
-export const title = TABS[name];
+const name = "predict";
 
 const STEP = "/v1/predict/model";
 const SWEEP = "/v1/sweep/model";
@@ -55,7 +54,7 @@ export function mount() {
 		architecture: { label: "Published model", hint: "", value: "llama-3-8b", placeholder: "llama-3-8b, deepseek-v3, …" },
 		gpu: gpuField(), model: { label: "Predictor" }, "workload.mode": { value: "decode" },
 	})]);
-	work = desk(form, title);
+	work = desk(form, TABS[name]);
 	const panel = h("div", { class: "sliders" }, SLIDERS.map(([field, label, least, most]) => {
 		const input = h("input", { type: "range", id: `predict-slide-${field}`, min: least, max: most, step: 1, oninput: () => slide(field, 2 ** Number(input.value)) });
 		const text = h("output", { for: input.id });

@@ -3,7 +3,7 @@
 import { Problem, stream } from "./api.js";
 import { commands } from "./commands.js";
 import { desk, examples } from "./desk.js";
-import { button, facts, h, more, p, put, save, scroller, span, table } from "./dom.js";
+import { button, cards, facts, h, more, p, put, save, scroller, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
 import { gpuField, gpuTitle } from "./lists.js";
@@ -12,8 +12,7 @@ import { interval, plot } from "./plot.js";
 import { go, href } from "./state.js";
 import { TABS } from "./tabs.js";
 
-export const name = "search";
-export const title = TABS[name];
+const name = "search";
 
 /** Fields that are always seen. */
 const MAIN = ["params", "gpu", "mode", "vocab"];
@@ -32,7 +31,7 @@ let work;
 
 export function mount() {
 	form = new Form(name, fields("/v1/search", { params: { value: "6.7B" }, gpu: gpuField(), export: { name: "configs", value: "1" } }));
-	work = desk(form, title);
+	work = desk(form, TABS[name]);
 	return [
 		p("lead", "Which shape of transformer runs fastest for a number of parameters? Predicted from real kernel timings; every number has its 90 % interval."),
 		h("form", { onsubmit: submit, novalidate: true }, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(EXAMPLES)),
@@ -163,7 +162,7 @@ function ranking(found) {
 	};
 	const groups = [...new Set(found.shapes.map((one) => one.tie_group))];
 	return [scroller("Ranked shapes",
-		h("table", { class: "ranking" },
+		cards(h("table", { class: "ranking" },
 			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast within the uncertainty of the prediction"),
 			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
 				head("time to equal loss", "GPU time of training to the loss of the baseline's proportions at equal parameters, over theirs"),
@@ -178,7 +177,7 @@ function ranking(found) {
 				return h("tbody", { class: "tie", "data-tie": group },
 					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast within the uncertainty of the prediction, in order of rules broken, then of loss` : `Group ${group}: one shape`))),
 					members.map(([one, at]) => row(one, at)));
-			}))),
+			})))),
 	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties. Time: the roles that changed most, as a share of the baseline's time at equal parameters.")];
 }
 
