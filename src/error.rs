@@ -110,6 +110,15 @@ impl Error {
         }
     }
 
+    /// The file, the key or the part of a request that the sentence is about and begins with.
+    pub fn place(&self) -> Option<&str> {
+        match &*self.0 {
+            Kind::Field { place, .. } => Some(place),
+            Kind::BadInput(sentence) => sentence.split_once(": ").map(|(place, _)| place),
+            _ => None,
+        }
+    }
+
     /// Whether the request was well formed but cannot be met.
     pub fn is_infeasible(&self) -> bool {
         matches!(*self.0, Kind::Infeasible(_))

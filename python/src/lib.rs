@@ -16,6 +16,7 @@ use shapewise::predict::estimate::Tier;
 use shapewise::report::AnyReport;
 use shapewise::request::{AttentionRequest, GemmRequest, OperatorRequest, Size, Sizes, TargetRequest, UNNAMED, json};
 use std::ffi::OsString;
+use std::sync::Arc;
 
 create_exception!(
     shapewise,
@@ -75,21 +76,22 @@ impl Answer {
 
 /// A transformer that was read once.
 #[pyclass(frozen, name = "Architecture", module = "shapewise._shapewise")]
-struct Model(Architecture);
+struct Model(Arc<Architecture>);
 
 #[pymethods]
 impl Model {
     /// A preset, or the path of a config.json or of its folder.
     #[staticmethod]
     fn find(name: &str) -> PyResult<Self> {
-        Architecture::find(name).map(Self).map_err(raised)
+        let found = Architecture::find(name).map_err(raised)?;
+        Ok(Self(Arc::new(found)))
     }
 
     /// The object of a config.json.
     #[staticmethod]
     fn read(config: &str) -> PyResult<Self> {
         let read = read_object(&parsed(config)?, UNNAMED, "config");
-        read.map(Self).map_err(raised)
+        Ok(Self(Arc::new(read.map_err(raised)?)))
     }
 
     #[getter]
@@ -108,10 +110,10 @@ impl Model {
 #[pyo3(signature = (name, body, model=None))]
 fn ask(py: Python<'_>, name: &str, body: &str, model: Option<&Bound<'_, Model>>) -> PyResult<Answer> {
     let body = parsed(body)?;
-    let at_hand = AtHand {
-        base: model.map(|model| &model.get().0),
+    let at_hand = Arc::new(AtHand {
+        base: model.map(|model| Arc::clone(&model.get().0)),
         predictor: None,
-    };
+    });
     py.detach(|| Question::find(name)?.ask(body, at_hand))
         .map(Answer)
         .map_err(raised)

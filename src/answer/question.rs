@@ -1,47 +1,33 @@
-//! Every question by its name: a JSON object in, a report out.
+//! Every question: what it takes, what answers it and what the answer holds.
 //!
-//! This is the one list that bindings to other languages and tables of questions go through. The signature of a question
-//! follows from the schemas of its request and its report.
+//! The HTTP service with its document, bindings to other languages and tables of questions walk [`Question::ALL`]. The
+//! signature of a question follows from the schemas of its request and its report.
 
 use crate::answer;
-use crate::answer::catalog;
 use crate::answer::predictors::Predictors;
-use crate::answer::sweep;
+use crate::answer::schema::{self, Described, described};
+use crate::answer::{catalog, sweep};
 use crate::arch::Architecture;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::report::AnyReport;
 use crate::report::check::CheckReport;
-use crate::report::gpus::GpusReport;
 use crate::report::graph::GraphReport;
-use crate::report::models::ModelsReport;
 use crate::report::operator::OperatorReport;
 use crate::report::operator_check::OperatorCheckReport;
 use crate::report::plan::{CompareReport, PlanReport};
-use crate::report::presets::PresetsReport;
 use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
 use crate::report::sweep::SweepReport;
-use crate::request::ArchitectureRequest;
-use crate::request::AttentionRequest;
-use crate::request::GemmRequest;
-use crate::request::GraphRequest;
-use crate::request::ModelRequest;
-use crate::request::OperatorRequest;
-use crate::request::PlanRequest;
-use crate::request::SearchRequest;
-use crate::request::Sizes;
-use crate::request::StepRequest;
-use crate::request::TargetRequest;
-use crate::request::json;
-use crate::request::json::FromJson;
-use crate::search;
+use crate::request::json::{self, Bodied, BodyTraits, NoRequest};
+use crate::request::{
+    ArchitectureRequest, AttentionRequest, GemmRequest, GraphRequest, ModelRequest, OperatorRequest, PlanRequest,
+    SearchRequest, Sizes, StepRequest, TargetRequest,
+};
+use crate::search::Watch;
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// Predictors that one process keeps ready.
@@ -49,204 +35,401 @@ const READY: usize = 32;
 
 /// What may be asked.
 pub struct Question {
-    /// Its name.
+    /// Its name; its address is the same with slashes.
     pub name: &'static str,
+    /// The group that the document of the API lists it in.
+    pub topic: &'static str,
+    /// What it does, as a sentence.
+    pub summary: &'static str,
+    /// What its answer holds.
+    pub answer: &'static str,
+    /// A request as JSON; `None` if there is nothing to choose.
+    pub example: Option<&'static str>,
     /// The key of its report that is a list of rows.
     pub rows: Option<&'static str>,
-    /// Whether GPU, model and framework stand beside the keys of the request.
-    has_target: bool,
-    /// Name and schema of the request, with those it refers to; none where there is nothing to choose.
-    request: Option<fn() -> Described>,
-    report: fn() -> Described,
-    answer: fn(Asked<'_>) -> Result<Box<dyn AnyReport>>,
+    /// What answering takes.
+    pub load: Load,
+    asks: &'static dyn Asks,
 }
 
-/// The name of a schema, and every schema that it needs.
-type Described = (String, Vec<(String, RefOr<Schema>)>);
-
-fn described<T: ToSchema>() -> Described {
-    let mut schemas = vec![(T::name().into_owned(), T::schema())];
-    T::schemas(&mut schemas);
-    (T::name().into_owned(), schemas)
+/// What answering a question takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Microseconds to milliseconds.
+    Moment,
+    /// Up to seconds of a core.
+    Job,
+    /// Seconds of every core, with progress.
+    Search,
 }
 
-/// The body of a question and what it is answered with.
-struct Asked<'a> {
-    body: Value,
+/// Where the predictors and architectures of requests come from.
+pub trait Context: Send + Sync {
+    /// The predictor of a target.
+    fn predictor(&self, target: &TargetRequest) -> Result<Arc<Predictor>>;
+
+    /// The architecture that the key of a request names or holds.
+    fn architecture(&self, key: &str, request: &ArchitectureRequest) -> Result<Arc<Architecture>>;
+}
+
+/// A request with its target and what it is answered from.
+pub struct Asked<Q> {
+    /// The request.
+    pub request: Q,
+    /// Where it runs and what answers.
+    pub target: TargetRequest,
+    /// What it is answered from.
+    pub context: Arc<dyn Context>,
+}
+
+impl<Q> Asked<Q> {
+    fn predictor(&self) -> Result<Arc<Predictor>> {
+        self.context.predictor(&self.target)
+    }
+
+    fn base(&self, request: &ArchitectureRequest) -> Result<Arc<Architecture>> {
+        self.context.architecture("architecture", request)
+    }
+}
+
+/// What is left to do for an answer once a request is known to be right; a search reports its progress.
+pub type Work<R> = Box<dyn FnOnce(&Watch<'_>) -> Result<R> + Send>;
+
+fn work<R>(answer: impl FnOnce(&Watch<'_>) -> Result<R> + Send + 'static) -> Result<Work<R>> {
+    Ok(Box::new(answer))
+}
+
+/// The time of one operator.
+pub fn predict_operator<Q: OperatorRequest>(asked: Asked<Q>) -> Result<Work<OperatorReport>> {
+    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
+    let predictor = asked.predictor()?;
+    work(move |_| answer::operator(&predictor, &op))
+}
+
+/// One operator by the sizing rules.
+pub fn check_operator<Q: OperatorRequest>(asked: Asked<Q>) -> Result<Work<OperatorCheckReport>> {
+    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
+    let predictor = asked.predictor()?;
+    work(move |_| answer::check_operator(&predictor, &op))
+}
+
+/// One operator along one of its sizes.
+pub fn sweep_operator<Q: OperatorRequest>(asked: Asked<Q>) -> Result<Work<SweepReport>> {
+    let predictor = asked.predictor()?;
+    work(move |_| sweep::operator(&predictor, &asked.request, None))
+}
+
+/// A step of a whole model.
+pub fn predict_model(asked: Asked<StepRequest>) -> Result<Work<StepReport>> {
+    let StepRequest { model, run } = &asked.request;
+    let base = asked.base(&model.architecture)?;
+    let (architecture, workload) = Sizes::fixed(|sizes| model.step(&base, sizes))?;
+    let (predictor, run) = (asked.predictor()?, *run);
+    work(move |_| answer::step(&predictor, &architecture, &workload, &run))
+}
+
+/// The operators of a graph.
+pub fn predict_graph(asked: Asked<GraphRequest>) -> Result<Work<GraphReport>> {
+    let predictor = asked.predictor()?;
+    work(move |_| {
+        let (listing, name) = answer::graph::read(asked.request)?;
+        answer::graph::report(&predictor, &listing, &name)
+    })
+}
+
+/// A shape by the sizing rules.
+pub fn check(asked: Asked<ModelRequest>) -> Result<Work<CheckReport>> {
+    let base = asked.base(&asked.request.architecture)?;
+    let (architecture, workload) = Sizes::fixed(|sizes| asked.request.described(&base, sizes))?;
+    let predictor = asked.predictor()?;
+    work(move |_| answer::check(&predictor, &architecture, &workload))
+}
+
+/// A step of a whole model along one of its sizes.
+pub fn sweep_model(asked: Asked<ModelRequest>) -> Result<Work<SweepReport>> {
+    let base = asked.base(&asked.request.architecture)?;
+    let predictor = asked.predictor()?;
+    work(move |_| sweep::model(&predictor, &base, &asked.request))
+}
+
+/// The fastest shapes for a number of parameters.
+pub fn search(asked: Asked<SearchRequest>) -> Result<Work<SearchReport>> {
+    let like = asked.request.like.as_ref();
+    let like = like.map(|like| asked.context.architecture("like", like)).transpose()?;
+    let searched = asked.request.request(like.as_deref())?;
+    work(move |watch| {
+        let of = |target: &TargetRequest| asked.context.predictor(target);
+        let home = asked.predictor()?;
+        answer::search::search(&home, &asked.request, &searched, &asked.target, of, watch)
+    })
+}
+
+/// The best layouts over a number of GPUs.
+pub fn plan(asked: Asked<PlanRequest>) -> Result<Work<PlanReport>> {
+    let base = asked.base(&asked.request.architecture)?;
+    let predictor = asked.predictor()?;
+    work(move |_| answer::plan::plan(&predictor, &base, &asked.request))
+}
+
+/// GPUs beside each other, each with its best layout.
+pub fn compare(asked: Asked<PlanRequest>) -> Result<Work<CompareReport>> {
+    let base = asked.base(&asked.request.architecture)?;
+    work(move |_| {
+        let of = |target: &TargetRequest| asked.context.predictor(target);
+        answer::plan::compare(&base, &asked.request, &asked.target, of)
+    })
+}
+
+/// A question whatever its types are.
+trait Asks: Sync {
+    fn request(&self) -> Described;
+
+    fn report(&self) -> Described;
+
+    fn body(&self) -> BodyTraits;
+
+    fn read(&self, body: Value, context: Arc<dyn Context>) -> Result<Work<Box<dyn AnyReport>>>;
+}
+
+/// A question by the function that answers it.
+struct By<Q, R>(fn(Asked<Q>) -> Result<Work<R>>);
+
+impl<Q: Bodied + ToSchema + 'static, R: AnyReport + ToSchema + 'static> Asks for By<Q, R> {
+    fn request(&self) -> Described {
+        described::<Q>()
+    }
+
+    fn report(&self) -> Described {
+        described::<R>()
+    }
+
+    fn body(&self) -> BodyTraits {
+        Q::BODY
+    }
+
+    fn read(&self, body: Value, context: Arc<dyn Context>) -> Result<Work<Box<dyn AnyReport>>> {
+        let (request, target) = json::body(body)?;
+        let answer = self.0(Asked {
+            request,
+            target,
+            context,
+        })?;
+        work(move |watch| Ok(Box::new(answer(watch)?) as Box<dyn AnyReport>))
+    }
+}
+
+/// What is at hand before a question is asked; names may be paths.
+#[derive(Clone, Default)]
+pub struct AtHand {
     /// The architecture, where it was read before.
-    base: Option<&'a Architecture>,
-    predictors: &'a Predictors,
-    /// What answers a body that names neither GPU nor model nor framework.
-    usual: Option<&'a Arc<Predictor>>,
-}
-
-/// What is at hand before a question is asked.
-#[derive(Clone, Copy, Default)]
-pub struct AtHand<'a> {
-    /// The architecture, where it was read before.
-    pub base: Option<&'a Architecture>,
+    pub base: Option<Arc<Architecture>>,
     /// What answers where the body names neither GPU nor model nor framework.
-    pub predictor: Option<&'a Arc<Predictor>>,
+    pub predictor: Option<Arc<Predictor>>,
 }
 
-impl<'a> Asked<'a> {
-    fn read<R: FromJson>(self) -> Result<(R, Arc<Predictor>)> {
-        let (request, target) = json::read(self.body)?;
-        let predictor = predictor(self.predictors, self.usual, &target)?;
-        Ok((request, predictor))
+impl Context for AtHand {
+    fn predictor(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
+        match &self.predictor {
+            Some(usual) if *target == TargetRequest::default() => Ok(Arc::clone(usual)),
+            _ => ready().get(target),
+        }
     }
 
-    /// A request that has a workload, whose keys may stand beside the others.
-    fn flat<R: FromJson>(self) -> Result<(R, Arc<Predictor>)> {
-        let body = json::with_workload(self.body);
-        Asked { body, ..self }.read()
+    fn architecture(&self, _: &str, request: &ArchitectureRequest) -> Result<Arc<Architecture>> {
+        match &self.base {
+            Some(known) => Ok(Arc::clone(known)),
+            None => request.find().map(Arc::new),
+        }
     }
-
-    fn model(self) -> Result<(ModelRequest, Cow<'a, Architecture>, Arc<Predictor>)> {
-        let base = self.base;
-        let (request, predictor) = self.flat::<ModelRequest>()?;
-        let base = known_or_found(base, &request.architecture)?;
-        Ok((request, base, predictor))
-    }
-}
-
-/// The predictor of a target; `usual` answers where it names nothing.
-fn predictor(
-    predictors: &Predictors,
-    usual: Option<&Arc<Predictor>>,
-    target: &TargetRequest,
-) -> Result<Arc<Predictor>> {
-    match usual {
-        Some(usual) if *target == TargetRequest::default() => Ok(Arc::clone(usual)),
-        _ => predictors.get(target),
-    }
-}
-
-fn known_or_found<'a>(known: Option<&'a Architecture>, request: &ArchitectureRequest) -> Result<Cow<'a, Architecture>> {
-    match known {
-        Some(known) => Ok(Cow::Borrowed(known)),
-        None => request.find().map(Cow::Owned),
-    }
-}
-
-fn boxed(report: impl AnyReport + 'static) -> Box<dyn AnyReport> {
-    Box::new(report)
-}
-
-fn operator<R: OperatorRequest>(asked: Asked<'_>) -> Result<Box<dyn AnyReport>> {
-    let (request, predictor) = asked.read::<R>()?;
-    let op = Sizes::fixed(|sizes| request.op(sizes))?;
-    answer::operator(&predictor, &op).map(boxed)
-}
-
-fn checked<R: OperatorRequest>(asked: Asked<'_>) -> Result<Box<dyn AnyReport>> {
-    let (request, predictor) = asked.read::<R>()?;
-    let op = Sizes::fixed(|sizes| request.op(sizes))?;
-    answer::check_operator(&predictor, &op).map(boxed)
-}
-
-fn swept<R: OperatorRequest>(asked: Asked<'_>) -> Result<Box<dyn AnyReport>> {
-    let (request, predictor) = asked.read::<R>()?;
-    sweep::operator(&predictor, &request, None).map(boxed)
 }
 
 impl Question {
-    const fn new<Q: ToSchema, R: ToSchema>(
-        name: &'static str,
-        rows: Option<&'static str>,
-        answer: fn(Asked<'_>) -> Result<Box<dyn AnyReport>>,
-    ) -> Self {
-        Self {
-            name,
-            rows,
-            has_target: true,
-            request: Some(described::<Q>),
-            report: described::<R>,
-            answer,
-        }
-    }
-
-    const fn catalog<R: ToSchema>(
-        name: &'static str,
-        rows: &'static str,
-        answer: fn(Asked<'_>) -> Result<Box<dyn AnyReport>>,
-    ) -> Self {
-        Self {
-            name,
-            rows: Some(rows),
-            has_target: false,
-            request: None,
-            report: described::<R>,
-            answer,
-        }
-    }
-
     /// All of them.
     pub const ALL: &[Self] = &[
-        Self::new::<GemmRequest, OperatorReport>("predict_gemm", None, operator::<GemmRequest>),
-        Self::new::<AttentionRequest, OperatorReport>("predict_attention", None, operator::<AttentionRequest>),
-        Self::new::<StepRequest, StepReport>("predict_model", Some("lines"), |asked| {
-            let base = asked.base;
-            let (request, predictor) = asked.flat::<StepRequest>()?;
-            let base = known_or_found(base, &request.model.architecture)?;
-            let (architecture, workload) = Sizes::fixed(|sizes| request.model.step(&base, sizes))?;
-            answer::step(&predictor, &architecture, &workload, &request.run).map(boxed)
-        }),
-        Self::new::<GraphRequest, GraphReport>("predict_graph", Some("lines"), |asked| {
-            let (request, predictor) = asked.read::<GraphRequest>()?;
-            let (listing, name) = answer::graph::read(request)?;
-            answer::graph::report(&predictor, &listing, &name).map(boxed)
-        }),
-        Self::new::<ModelRequest, CheckReport>("check", Some("rules"), |asked| {
-            let (request, base, predictor) = asked.model()?;
-            let (architecture, workload) = Sizes::fixed(|sizes| request.described(&base, sizes))?;
-            answer::check(&predictor, &architecture, &workload).map(boxed)
-        }),
-        Self::new::<GemmRequest, OperatorCheckReport>("check_gemm", Some("rules"), checked::<GemmRequest>),
-        Self::new::<AttentionRequest, OperatorCheckReport>(
-            "check_attention",
-            Some("rules"),
-            checked::<AttentionRequest>,
-        ),
-        Self::new::<SearchRequest, SearchReport>("search", Some("shapes"), |asked| {
-            let (request, target): (SearchRequest, _) = json::read(json::with_workload(asked.body))?;
-            let predictor = predictor(asked.predictors, asked.usual, &target)?;
-            let like = request.like.as_ref().map(ArchitectureRequest::find);
-            let searched = request.request(like.transpose()?.as_ref())?;
-            let watch = |_: &search::Progress| ControlFlow::Continue(());
-            let of = |target: &TargetRequest| asked.predictors.get(target);
-            answer::search::search(&predictor, &request, &searched, &target, of, &watch).map(boxed)
-        }),
-        Self::new::<PlanRequest, PlanReport>("plan", Some("plans"), |asked| {
-            let base = asked.base;
-            let (request, predictor) = asked.read::<PlanRequest>()?;
-            let base = known_or_found(base, &request.architecture)?;
-            answer::plan::plan(&predictor, &base, &request).map(boxed)
-        }),
-        Self::new::<PlanRequest, CompareReport>("compare", Some("compared"), |asked| {
-            let (request, target): (PlanRequest, _) = json::read(asked.body)?;
-            let base = known_or_found(asked.base, &request.architecture)?;
-            let of = |target: &TargetRequest| asked.predictors.get(target);
-            answer::plan::compare(&base, &request, &target, of).map(boxed)
-        }),
-        Self::new::<GemmRequest, SweepReport>("sweep_gemm", Some("points"), swept::<GemmRequest>),
-        Self::new::<AttentionRequest, SweepReport>("sweep_attention", Some("points"), swept::<AttentionRequest>),
-        Self::new::<ModelRequest, SweepReport>("sweep_model", Some("points"), |asked| {
-            let (request, base, predictor) = asked.model()?;
-            sweep::model(&predictor, &base, &request).map(boxed)
-        }),
+        Self {
+            name: "predict_gemm",
+            topic: "predict",
+            summary: "Predict one GEMM.",
+            answer: "The time of the GEMM",
+            example: Some(r#"{"m": 8192, "n": 4096, "k": 4096}"#),
+            rows: None,
+            load: Load::Moment,
+            asks: &By(predict_operator::<GemmRequest>),
+        },
+        Self {
+            name: "predict_attention",
+            topic: "predict",
+            summary: "Predict one fused attention.",
+            answer: "The time of the attention",
+            example: Some(
+                r#"{"batch": 4, "heads": 32, "kv_heads": 8, "seq_q": 2048, "head_dim": 128, "causal": true}"#,
+            ),
+            rows: None,
+            load: Load::Moment,
+            asks: &By(predict_operator::<AttentionRequest>),
+        },
+        Self {
+            name: "predict_model",
+            topic: "predict",
+            summary: "Predict one step of a whole model, operator by operator.",
+            answer: "The time of the step",
+            example: Some(r#"{"architecture": "llama-3-8b", "workload": {"mode": "decode"}}"#),
+            rows: Some("lines"),
+            load: Load::Moment,
+            asks: &By(predict_model),
+        },
+        Self {
+            name: "predict_graph",
+            topic: "predict",
+            summary: "Predict every operator of an ONNX model or of a list, and their sum.",
+            answer: "The time of each operator",
+            example: Some(
+                r#"{"ops": [
+                    {"kind": "gemm", "m": 4096, "n": 11008, "k": 4096, "count": 32},
+                    {"kind": "memory", "function": "rms_norm", "rows": 4096, "cols": 4096, "count": 65}]}"#,
+            ),
+            rows: Some("lines"),
+            load: Load::Job,
+            asks: &By(predict_graph),
+        },
+        Self {
+            name: "check",
+            topic: "check",
+            summary: "Judge a shape by the sizing rules: what is broken, what it costs, what fixes it.",
+            answer: "What every rule says",
+            example: Some(r#"{"architecture": "gpt2", "gpu": "a100"}"#),
+            rows: Some("rules"),
+            load: Load::Job,
+            asks: &By(check),
+        },
+        Self {
+            name: "check_gemm",
+            topic: "check",
+            summary: "Judge one GEMM by the sizing rules: what bounds it and which near size is faster.",
+            answer: "What every rule on a GEMM says",
+            example: Some(r#"{"m": 4096, "n": 11006, "k": 4096, "gpu": "h100"}"#),
+            rows: Some("rules"),
+            load: Load::Moment,
+            asks: &By(check_operator::<GemmRequest>),
+        },
+        Self {
+            name: "check_attention",
+            topic: "check",
+            summary: "Judge one fused attention by the sizing rules: what bounds it and which near size is faster.",
+            answer: "What every rule on attention says",
+            example: Some(r#"{"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "causal": true}"#),
+            rows: Some("rules"),
+            load: Load::Moment,
+            asks: &By(check_operator::<AttentionRequest>),
+        },
+        Self {
+            name: "search",
+            topic: "search",
+            summary: "Find the fastest architecture for a number of parameters.",
+            answer: "Ranked shapes",
+            example: Some(r#"{"params": "350M", "top": 3, "export": true}"#),
+            rows: Some("shapes"),
+            load: Load::Search,
+            asks: &By(search),
+        },
+        Self {
+            name: "plan",
+            topic: "plan",
+            summary: "Find the fastest layout of a model over a number of GPUs.",
+            answer: "Ranked layouts for each number of GPUs",
+            example: Some(r#"{"architecture": "llama-3-70b", "gpu": "h100", "gpus": 64}"#),
+            rows: Some("plans"),
+            load: Load::Job,
+            asks: &By(plan),
+        },
+        Self {
+            name: "compare",
+            topic: "plan",
+            summary: "Hold GPUs beside each other, each with its best layout; `gpu` names several with commas between them, or `all`.",
+            answer: "The best layout on each GPU",
+            example: Some(r#"{"architecture": "llama-3-8b", "gpu": "h100,h200,b200", "gpus": 8}"#),
+            rows: Some("compared"),
+            load: Load::Job,
+            asks: &By(compare),
+        },
+        Self {
+            name: "sweep_gemm",
+            topic: "sweep",
+            summary: "Predict one GEMM along one of its sizes.",
+            answer: "The curve",
+            example: Some(r#"{"m": 2304, "n": "1536:6144:64", "k": 4096}"#),
+            rows: Some("points"),
+            load: Load::Job,
+            asks: &By(sweep_operator::<GemmRequest>),
+        },
+        Self {
+            name: "sweep_attention",
+            topic: "sweep",
+            summary: "Predict one fused attention along one of its sizes.",
+            answer: "The curve",
+            example: Some(r#"{"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128}"#),
+            rows: Some("points"),
+            load: Load::Job,
+            asks: &By(sweep_operator::<AttentionRequest>),
+        },
+        Self {
+            name: "sweep_model",
+            topic: "sweep",
+            summary: "Predict one step of a whole model along one of its sizes.",
+            answer: "The curve",
+            example: Some(r#"{"architecture": "gpt2", "vocab": "50257:50304:47"}"#),
+            rows: Some("points"),
+            load: Load::Job,
+            asks: &By(sweep_model),
+        },
         #[cfg(feature = "dataset")]
         Self {
-            has_target: false,
-            ..Self::new::<crate::request::CalibrateRequest, crate::report::calibration::CalibrationReport>(
-                "calibrate",
-                Some("constants"),
-                |asked| answer::calibrate::run(&json::plain(asked.body)?).map(boxed),
-            )
+            name: "calibrate",
+            topic: "predict",
+            summary: "Fit the constants of a framework to measured steps; `toml` of the answer is a framework of any request.",
+            answer: "The fitted framework",
+            example: Some(
+                r#"{"framework": "fsdp2", "runs": [
+                    {"model": "llama-3.2-1b", "gpu": "h100", "mode": "train", "batch": 4, "seq": 2048, "seconds": 0.21},
+                    {"model": "llama-3.2-3b", "gpu": "h100", "mode": "train", "batch": 2, "seq": 4096, "seconds": 0.55},
+                    {"model": "qwen3-4b", "gpu": "h100", "mode": "train", "batch": 2, "seq": 4096, "seconds": 0.75}]}"#,
+            ),
+            rows: Some("constants"),
+            load: Load::Job,
+            asks: &By(|asked: Asked<crate::request::CalibrateRequest>| {
+                work(move |_| answer::calibrate::run(&asked.request))
+            }),
         },
-        Self::catalog::<GpusReport>("gpus", "gpus", |_| Ok(boxed(catalog::gpus()))),
-        Self::catalog::<ModelsReport>("models", "models", |_| catalog::models().map(boxed)),
-        Self::catalog::<PresetsReport>("presets", "presets", |_| Ok(boxed(catalog::presets()))),
+        Self {
+            name: "gpus",
+            topic: "catalog",
+            summary: "List the known GPUs.",
+            answer: "Every GPU",
+            example: None,
+            rows: Some("gpus"),
+            load: Load::Moment,
+            asks: &By(|_: Asked<NoRequest>| work(|_| Ok(catalog::gpus()))),
+        },
+        Self {
+            name: "models",
+            topic: "catalog",
+            summary: "List the models that are built in, with their errors on held-out shapes.",
+            answer: "Every model",
+            example: None,
+            rows: Some("models"),
+            load: Load::Moment,
+            asks: &By(|_: Asked<NoRequest>| work(|_| catalog::models())),
+        },
+        Self {
+            name: "presets",
+            topic: "catalog",
+            summary: "List the published architectures that have a name here.",
+            answer: "Every preset",
+            example: None,
+            rows: Some("presets"),
+            load: Load::Moment,
+            asks: &By(|_: Asked<NoRequest>| work(|_| Ok(catalog::presets()))),
+        },
     ];
 
     /// The question of this name.
@@ -258,14 +441,47 @@ impl Question {
         })
     }
 
-    /// The answer to the question with this body.
-    pub fn ask(&self, body: Value, at_hand: AtHand<'_>) -> Result<Box<dyn AnyReport>> {
-        (self.answer)(Asked {
-            body,
-            base: at_hand.base,
-            predictors: ready(),
-            usual: at_hand.predictor,
-        })
+    /// Reads the question with this body; what is wrong with it is known before the work begins.
+    pub fn read(&self, body: Value, context: Arc<dyn Context>) -> Result<Work<Box<dyn AnyReport>>> {
+        self.asks.read(body, context)
+    }
+
+    /// The answer to the question with this body, in which the keys of a workload may be beside the others.
+    pub fn ask(&self, body: Value, context: Arc<dyn Context>) -> Result<Box<dyn AnyReport>> {
+        let body = match self.body().has_workload {
+            true => json::with_workload(body),
+            false => body,
+        };
+        self.read(body, context)?(&|_| ControlFlow::Continue(()))
+    }
+
+    /// What its body holds beside the keys of the request.
+    pub fn body(&self) -> BodyTraits {
+        self.asks.body()
+    }
+
+    /// Name and schema of the request alone.
+    pub fn request(&self) -> Described {
+        self.asks.request()
+    }
+
+    /// Name and schema of the body: the request with its target, and with ranges where it is swept.
+    pub fn body_schema(&self) -> Described {
+        let described = schema::with_target(self.request(), self.body());
+        match self.is_swept() {
+            true => schema::swept(described),
+            false => described,
+        }
+    }
+
+    /// Whether one of its sizes is a range.
+    pub fn is_swept(&self) -> bool {
+        self.topic == "sweep"
+    }
+
+    /// Name and schema of the report.
+    pub fn report(&self) -> Described {
+        self.asks.report()
     }
 
     /// All questions with the schemas of their requests and reports, as JSON.
@@ -282,9 +498,9 @@ impl Question {
                 json!({
                     "name": question.name,
                     "rows": question.rows,
-                    "has_target": question.has_target,
-                    "request": question.request.map(|request| named(request())),
-                    "report": named((question.report)()),
+                    "has_target": question.body().has_target,
+                    "request": question.example.map(|_| named(question.request())),
+                    "report": named(question.report()),
                 })
             })
             .collect();
@@ -321,7 +537,7 @@ mod tests {
 
     #[test]
     fn a_question_takes_keys_of_the_workload_flat_and_names_wrong_ones() {
-        let ask = |name, body| Question::find(name).unwrap().ask(body, AtHand::default());
+        let ask = |name, body| Question::find(name).unwrap().ask(body, Arc::new(AtHand::default()));
         let body = json!({"architecture": "gpt2", "gpu": "a100", "mode": "decode", "batch": 4});
         let report = ask("predict_model", body).unwrap();
         let nested = json!({"architecture": "gpt2", "gpu": "a100", "workload": {"mode": "decode", "batch": 4}});
@@ -345,7 +561,7 @@ mod tests {
             let mut body = json!({"architecture": "gpt-oss-120b", "gpu": "h100", "batch": 1});
             body.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
             let question = Question::find("predict_model").unwrap();
-            let report = question.ask(body, AtHand::default()).unwrap();
+            let report = question.ask(body, Arc::new(AtHand::default())).unwrap();
             serde_json::from_str::<Value>(&report.json()).unwrap()
         };
         let served = ask(json!({"mode": "decode"}));

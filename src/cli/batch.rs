@@ -1,7 +1,6 @@
 //! `shapewise predict batch`: every line of a file or of standard input, answered as it comes.
 
-use crate::answer::question::AtHand;
-use crate::answer::question::Question;
+use crate::answer::question::{AtHand, Context, Question};
 use crate::cli::Answer;
 use crate::cli::BUG;
 use crate::cli::DONE;
@@ -15,7 +14,6 @@ use crate::cli::target::answering;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::require_regular;
-use crate::predict::Predictor;
 use crate::report::AnyReport;
 use crate::report::SCHEMA;
 use crate::request::TargetRequest;
@@ -45,11 +43,14 @@ pub(super) fn run(args: &BatchArgs, view: View) -> Result<Answer> {
             Box::new(BufReader::new(file))
         }
     };
-    let predictor = Arc::new(answering(&args.target)?);
+    let context: Arc<dyn Context> = Arc::new(AtHand {
+        base: None,
+        predictor: Some(Arc::new(answering(&args.target)?)),
+    });
     let (begin, blank) = begin(&mut *input).map_err(|source| Error::io(&name, source))?;
     let mut lines = Lines {
         name: &name,
-        predictor: &predictor,
+        context: &context,
         target: &args.target.request,
         view,
         blank,
@@ -97,7 +98,7 @@ fn begin(input: &mut dyn BufRead) -> io::Result<(Option<u8>, u64)> {
 /// The lines of one file.
 struct Lines<'a> {
     name: &'a str,
-    predictor: &'a Arc<Predictor>,
+    context: &'a Arc<dyn Context>,
     target: &'a TargetRequest,
     view: View,
     /// Lines before the first that says anything.
@@ -248,11 +249,7 @@ impl Lines<'_> {
                 }
             }
         }
-        let at_hand = AtHand {
-            base: None,
-            predictor: Some(self.predictor),
-        };
-        Question::find(question)?.ask(body, at_hand)
+        Question::find(question)?.ask(body, Arc::clone(self.context))
     }
 }
 

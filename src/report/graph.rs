@@ -140,11 +140,6 @@ impl GraphReport {
         }
     }
 
-    /// How many operators were predicted.
-    pub fn predicted(&self) -> usize {
-        self.lines.len()
-    }
-
     /// The same with further notes.
     #[must_use]
     pub fn with_notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
@@ -154,6 +149,10 @@ impl GraphReport {
 }
 
 impl Report for GraphReport {
+    fn predicted(&self) -> usize {
+        self.lines.len()
+    }
+
     fn page(&self) -> String {
         let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
         let headings = [

@@ -115,6 +115,11 @@ pub trait Report: Serialize + Sized {
         text.push('\n');
         text
     }
+
+    /// How many operators were predicted for it, equal ones once.
+    fn predicted(&self) -> usize {
+        0
+    }
 }
 
 /// A report of any kind.
@@ -127,6 +132,9 @@ pub trait AnyReport: Send + Sync {
 
     /// The JSON of one key of the document; none where it has no such key.
     fn key(&self, name: &str) -> Option<String>;
+
+    /// How many operators were predicted for it, equal ones once.
+    fn predicted(&self) -> usize;
 }
 
 impl<R: Report + Send + Sync> AnyReport for R {
@@ -140,6 +148,10 @@ impl<R: Report + Send + Sync> AnyReport for R {
 
     fn key(&self, name: &str) -> Option<String> {
         self.serialize(key::Of(name)).ok().flatten()
+    }
+
+    fn predicted(&self) -> usize {
+        Report::predicted(self)
     }
 }
 

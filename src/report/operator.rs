@@ -250,6 +250,10 @@ impl WaveCount {
 }
 
 impl Report for OperatorsReport {
+    fn predicted(&self) -> usize {
+        self.ops.len()
+    }
+
     fn page(&self) -> String {
         let texts: Vec<_> = self.ops.iter().map(Report::page).collect();
         texts.join("\n")
@@ -257,6 +261,10 @@ impl Report for OperatorsReport {
 }
 
 impl Report for OperatorReport {
+    fn predicted(&self) -> usize {
+        1
+    }
+
     fn page(&self) -> String {
         let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
         let mut lines = vec![

@@ -87,6 +87,10 @@ impl From<&OperatorDiagnosis> for OperatorRuleKeys {
 }
 
 impl Report for OperatorCheckReport {
+    fn predicted(&self) -> usize {
+        1
+    }
+
     fn page(&self) -> String {
         let headings = [
             left("rule"),

@@ -512,13 +512,6 @@ fn hints(workload: &Workload, step: &StepEstimate) -> Vec<String> {
     hints
 }
 
-impl StepReport {
-    /// How many operators were predicted, equal ones once.
-    pub fn predicted(&self) -> usize {
-        self.lines.len()
-    }
-}
-
 impl StepLine {
     fn new(line: &Line, step: Seconds) -> Self {
         let flops = line.item.flops();

@@ -23,6 +23,10 @@ use serde_json::Value;
 const EXECUTES_MORE: f64 = 1.15;
 
 impl Report for StepReport {
+    fn predicted(&self) -> usize {
+        self.lines.len()
+    }
+
     fn page(&self) -> String {
         format!("{}\n{}\n{}", self.heading(), self.operators(), self.summary())
     }

@@ -2,14 +2,18 @@
 
 use crate::error::Error;
 use crate::error::Result;
-use crate::request::TargetRequest;
-use crate::request::WorkloadRequest;
+use crate::request::{
+    AttentionRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest, SearchRequest,
+    StepRequest, TargetRequest, WorkloadRequest,
+};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use serde_path_to_error::{Path, Segment};
+use utoipa::ToSchema;
 
 /// The place that errors name.
-const PLACE: &str = "request";
+pub const PLACE: &str = "request";
 
 /// What errors call the request itself, where it is no object.
 pub const WHOLE: &str = "body";
@@ -30,6 +34,85 @@ pub trait FromJson: Sized {
 impl<R: DeserializeOwned> FromJson for R {
     fn from_json(body: Value, others: &str) -> Result<Self> {
         read_as(body, others)
+    }
+}
+
+/// What a body holds beside the keys of its request.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyTraits {
+    /// Whether GPU, model and framework are beside the keys of the request.
+    pub has_target: bool,
+    /// Whether it has the key `workload`.
+    pub has_workload: bool,
+    /// Whether it may be the config.json of a model, with the rest in a query string.
+    pub may_be_config: bool,
+    /// Whether its answer may be written to a file.
+    pub writes: bool,
+}
+
+impl BodyTraits {
+    /// A request that has a target.
+    pub const TARGETED: Self = Self {
+        has_target: true,
+        ..Self::PLAIN
+    };
+    /// A request alone.
+    pub const PLAIN: Self = Self {
+        has_target: false,
+        has_workload: false,
+        may_be_config: false,
+        writes: false,
+    };
+    /// A request about a model.
+    const MODEL: Self = Self {
+        has_workload: true,
+        may_be_config: true,
+        ..Self::TARGETED
+    };
+}
+
+/// What a body is read as.
+pub trait Bodied: FromJson + Send {
+    /// What it holds besides.
+    const BODY: BodyTraits = BodyTraits::TARGETED;
+}
+
+impl Bodied for GemmRequest {}
+impl Bodied for AttentionRequest {}
+impl Bodied for GraphRequest {}
+impl Bodied for PlanRequest {}
+impl Bodied for ModelRequest {
+    const BODY: BodyTraits = BodyTraits::MODEL;
+}
+impl Bodied for StepRequest {
+    const BODY: BodyTraits = BodyTraits::MODEL;
+}
+impl Bodied for SearchRequest {
+    const BODY: BodyTraits = BodyTraits {
+        has_workload: true,
+        ..BodyTraits::TARGETED
+    };
+}
+impl Bodied for CalibrateRequest {
+    const BODY: BodyTraits = BodyTraits {
+        writes: true,
+        ..BodyTraits::PLAIN
+    };
+}
+impl Bodied for NoRequest {
+    const BODY: BodyTraits = BodyTraits::PLAIN;
+}
+
+/// Nothing to choose.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoRequest {}
+
+/// Reads a request, with its target where it has one.
+pub fn body<R: Bodied>(body: Value) -> Result<(R, TargetRequest)> {
+    match R::BODY.has_target {
+        true => read(body),
+        false => Ok((R::from_json(body, "")?, TargetRequest::default())),
     }
 }
 

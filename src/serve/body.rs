@@ -1,34 +1,23 @@
 //! From the bytes of a body to a request, or to a problem that names field, value and what is allowed.
 
-use crate::arch::Architecture;
-use crate::arch::Preset;
-use crate::arch::read_object;
-use crate::error::Error;
-use crate::error::shortened;
-use crate::request::ArchitectureRequest;
-use crate::request::AttentionRequest;
-use crate::request::GemmRequest;
-use crate::request::GraphRequest;
-use crate::request::ModelRequest;
-use crate::request::PlanRequest;
-use crate::request::SearchRequest;
-use crate::request::StepRequest;
-use crate::request::TargetRequest;
-use crate::request::UNNAMED;
-use crate::request::json;
-use crate::request::json::FromJson;
+use crate::answer::predictors::Predictors;
+use crate::answer::question::Context;
+use crate::arch::{Architecture, Preset, read_object};
+use crate::error::{self, Error, shortened};
+use crate::predict::Predictor;
+use crate::request::json::{self, Bodied, BodyTraits};
+use crate::request::{ArchitectureRequest, TargetRequest, UNNAMED};
 use crate::serve::App;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
 use crate::serve::schema::AnyOperator;
-use axum::body;
-use axum::body::Body;
-use axum::extract::FromRequest;
-use axum::extract::Request;
+use axum::body::{self, Body};
+use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use futures_util::StreamExt;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// The most operators of one batch.
@@ -41,30 +30,6 @@ pub struct JsonRequest<R> {
     pub request: R,
     /// Where it runs and what answers.
     pub target: TargetRequest,
-    /// Whether the body was a config.json and the query string held the rest.
-    pub is_config: bool,
-}
-
-/// What a body may hold.
-pub trait Bodied: FromJson {
-    /// Whether the body may be the config.json of a model, with the rest in the query string.
-    const MAY_BE_CONFIG: bool = false;
-    /// Whether GPU, model and framework stand beside its keys.
-    const HAS_TARGET: bool = true;
-}
-
-impl Bodied for GemmRequest {}
-impl Bodied for AttentionRequest {}
-impl Bodied for BatchRequest {}
-impl Bodied for GraphRequest {}
-impl Bodied for PlanRequest {}
-impl Bodied for SearchRequest {}
-impl Bodied for Value {}
-impl Bodied for ModelRequest {
-    const MAY_BE_CONFIG: bool = true;
-}
-impl Bodied for StepRequest {
-    const MAY_BE_CONFIG: bool = true;
 }
 
 /// Many operators on one GPU.
@@ -76,25 +41,33 @@ pub struct BatchRequest {
     pub ops: Vec<Value>,
 }
 
+impl Bodied for BatchRequest {}
+
 impl<R: Bodied> FromRequest<App> for JsonRequest<R> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let declared = request.headers().get(header::CONTENT_TYPE);
-        let declared = declared.and_then(|kind| kind.to_str().ok()).unwrap_or("");
-        let is_declared = is_json(declared);
-        let length = request.headers().get(header::CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        if length.is_some_and(|length| length > (DRAINED * app.limits.body_bytes) as u64) {
-            return Err(Problem::too_large(app.limits.body_bytes));
-        }
-        let query = request.uri().query().map(str::to_owned);
-        // A body that is refused is read too, so that the next request of the connection is found behind it.
-        let bytes = whole(request.into_body(), &app.limits).await?;
-        if !is_declared {
-            return Err(Problem::not_declared());
-        }
+        let (bytes, query) = arrived(request, app).await?;
         read(&bytes, query.as_deref())
+    }
+}
+
+/// The bytes of a body that is declared as JSON, and its query string.
+pub async fn arrived(request: Request, app: &App) -> Result<(body::Bytes, Option<String>), Problem> {
+    let declared = request.headers().get(header::CONTENT_TYPE);
+    let declared = declared.and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let is_declared = is_json(declared);
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > (DRAINED * app.limits.body_bytes) as u64) {
+        return Err(Problem::too_large(app.limits.body_bytes));
+    }
+    let query = request.uri().query().map(str::to_owned);
+    // A body that is refused is read too, so that the next request of the connection is found behind it.
+    let bytes = whole(request.into_body(), &app.limits).await?;
+    match is_declared {
+        true => Ok((bytes, query)),
+        false => Err(Problem::not_declared()),
     }
 }
 
@@ -137,10 +110,17 @@ async fn whole(body: Body, limits: &Limits) -> Result<body::Bytes, Problem> {
 
 /// Reads the bytes of a body; `query` is the query string beside it.
 pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<R>, Problem> {
+    let (body, is_config) = value(bytes, query, R::BODY)?;
+    let read = json::body(body).map_err(|error| Problem::from(error).beside(is_config));
+    read.map(|(request, target)| JsonRequest { request, target })
+}
+
+/// The JSON of a body, and whether it was a config.json whose query string held the rest.
+pub fn value(bytes: &[u8], query: Option<&str>, has: BodyTraits) -> Result<(Value, bool), Problem> {
     let body: Value =
         serde_json::from_slice(bytes).map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
     let pairs = pairs(query.unwrap_or(""));
-    if R::MAY_BE_CONFIG && body.get("model_type").is_some() {
+    if has.may_be_config && body.get("model_type").is_some() {
         let mut request = Map::new();
         let mut workload = pairs;
         for key in TargetRequest::KEYS {
@@ -148,47 +128,38 @@ pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<
         }
         request.insert("architecture".to_owned(), body);
         request.insert("workload".to_owned(), Value::Object(workload));
-        let read = parse(Value::Object(request)).map_err(|problem| problem.beside(true))?;
-        return Ok(JsonRequest {
-            is_config: true,
-            ..read
-        });
+        return Ok((Value::Object(request), true));
     }
     if let Some((key, value)) = pairs.into_iter().next() {
         let allowed = "no query string, unless the body is a config.json";
         return Err(Problem::field(&key, &shown(&value), allowed));
     }
-    parse(body)
+    Ok((body, false))
 }
 
-/// Reads a request from JSON, with its GPU and model where it has them.
-pub fn parse<R: Bodied>(body: Value) -> Result<JsonRequest<R>, Problem> {
-    let read = match R::HAS_TARGET {
-        true => json::read(body),
-        false => R::from_json(body, "").map(|request| (request, TargetRequest::default())),
-    };
-    let (request, target) = read.map_err(unreadable)?;
-    Ok(JsonRequest {
-        request,
-        target,
-        is_config: false,
-    })
+/// The service answers from what is built in and reads no files.
+impl Context for Predictors {
+    fn predictor(&self, target: &TargetRequest) -> error::Result<Arc<Predictor>> {
+        self.built_in(target)
+    }
+
+    fn architecture(&self, key: &str, request: &ArchitectureRequest) -> error::Result<Arc<Architecture>> {
+        architecture(request, key).map(Arc::new)
+    }
 }
 
-/// The architecture that `field` of a body holds; no path, as the service reads no files.
-pub fn architecture(request: &ArchitectureRequest, field: &str) -> Result<Architecture, Problem> {
+/// The architecture that `key` of a body holds; no path, as the service reads no files.
+pub fn architecture(request: &ArchitectureRequest, key: &str) -> error::Result<Architecture> {
     match request {
         ArchitectureRequest::Named(name) => match Preset::find(name) {
             Ok(preset) => Ok(preset.architecture.clone()),
             Err(_) => {
                 let nearest = Preset::nearest(name).join(", ");
                 let allowed = format!("a preset, nearest {nearest}, or the object of a config.json");
-                Err(Problem::field(field, &format!("\"{name}\""), &allowed))
+                Err(Error::field(json::PLACE, key, format!("\"{name}\""), &allowed))
             }
         },
-        ArchitectureRequest::Config(config) => {
-            read_object(config, UNNAMED, field).map_err(|error| Problem::from(error).within(field))
-        }
+        ArchitectureRequest::Config(config) => read_object(config, UNNAMED, key),
     }
 }
 
@@ -205,17 +176,6 @@ fn pairs(query: &str) -> Map<String, Value> {
     read.collect()
 }
 
-/// The problem of a body that cannot be read as a request.
-pub fn unreadable(error: Error) -> Problem {
-    match error.field_error() {
-        Some(at) => {
-            let field = Some(&*at.field).filter(|field| *field != json::WHOLE);
-            Problem::field(field.unwrap_or(""), &at.value, &at.allowed)
-        }
-        None => error.into(),
-    }
-}
-
 /// A value as messages repeat it.
 fn shown(value: &Value) -> String {
     shortened(&value.to_string())
@@ -224,7 +184,7 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Size;
+    use crate::request::{GemmRequest, ModelRequest, SearchRequest, Size};
     use serde_json::json;
 
     fn refusal<R: Bodied>(body: &Value) -> Value {
@@ -295,7 +255,7 @@ mod tests {
         let model = read_with("gpu=a100&mode=decode&batch=8&sequence_parallel=true").unwrap();
         assert_eq!(model.target.gpu.as_deref(), Some("a100"));
         assert_eq!(model.request.workload.batch, Some(Size::Number(8)));
-        assert!(model.is_config && model.request.workload.sequence_parallel);
+        assert!(model.request.workload.sequence_parallel);
         let problem = read_with("batch=eight").unwrap_err();
         assert!(problem.json().contains("\"field\": \"batch\""), "{problem:?}");
         let problem = read::<GemmRequest>(br#"{"m":1,"n":1,"k":1}"#, Some("gpu=a100"));

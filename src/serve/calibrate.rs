@@ -6,8 +6,9 @@ use crate::report::Report;
 use crate::request::CalibrateRequest;
 use crate::request::FrameworkRequest;
 use crate::request::MeasuredRun;
+use crate::request::json::{Bodied, BodyTraits};
 use crate::serve::App;
-use crate::serve::body::{Bodied, JsonRequest};
+use crate::serve::body::JsonRequest;
 use crate::serve::handlers::{Answered, Problems, work};
 use crate::serve::problem::Problem;
 use crate::serve::schema;
@@ -36,7 +37,7 @@ pub struct CalibrateBody {
 }
 
 impl Bodied for CalibrateBody {
-    const HAS_TARGET: bool = false;
+    const BODY: BodyTraits = BodyTraits::PLAIN;
 }
 
 impl CalibrateBody {

@@ -2,46 +2,31 @@
 
 use crate::answer;
 use crate::answer::catalog;
-use crate::answer::sweep;
+use crate::answer::question::{Load, Question};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::ops::Op;
-use crate::predict::Predictor;
 use crate::report::Report;
 use crate::report::operator::OperatorsReport;
 use crate::request;
-use crate::request::AttentionRequest;
-use crate::request::GemmRequest;
-use crate::request::GraphRequest;
-use crate::request::ModelRequest;
-use crate::request::OperatorRequest;
-use crate::request::PlanRequest;
-use crate::request::Sizes;
-use crate::request::StepRequest;
-use crate::request::TargetRequest;
-use crate::request::WorkloadRequest;
-use crate::request::read_operator;
+use crate::request::json::BodyTraits;
+use crate::request::{TargetRequest, read_operator};
+use crate::search::Watch;
 use crate::serve::App;
 use crate::serve::admission::RETRY_AFTER;
-use crate::serve::body;
-use crate::serve::body::BatchRequest;
-use crate::serve::body::JsonRequest;
-use crate::serve::metrics;
-use crate::serve::problem;
-use crate::serve::problem::Problem;
-use crate::serve::schema;
+use crate::serve::body::{self, BatchRequest, JsonRequest};
+use crate::serve::problem::{self, Problem};
+use crate::serve::{metrics, schema, search};
 use axum::body::{Body, Bytes};
-use axum::extract::Path;
-use axum::extract::State;
 use axum::extract::rejection::PathRejection;
-use axum::http::HeaderValue;
-use axum::http::StatusCode;
-use axum::http::header;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
 use futures_util::stream;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::convert::Infallible;
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
 
@@ -89,58 +74,54 @@ pub fn json(text: String) -> Response {
 
 pub type Answered = Result<Response, Problem>;
 
-/// Predict one GEMM.
-#[utoipa::path(
-    post, path = "/v1/predict/gemm", tag = "predict",
-    request_body(content = schema::GemmBody, example = json!({"m": 8192, "n": 4096, "k": 4096})),
-    responses((status = 200, description = "The time of the GEMM", body = schema::Operator), Problems),
-)]
-pub async fn predict_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>) -> Answered {
-    one(&app, &asked)
+/// The route of a question: a document for a body, or a list.
+pub fn route(question: &'static Question) -> MethodRouter<App> {
+    if question.example.is_some() {
+        return post(async move |State(app): State<App>, request: Request| {
+            let headers = request.headers().clone();
+            let (bytes, query) = body::arrived(request, &app).await?;
+            let (body, is_config) = body::value(&bytes, query.as_deref(), question.body())?;
+            let answered = asked(question, &app, body, &headers).await;
+            answered.map_err(|problem| problem.beside(is_config))
+        });
+    }
+    let known = Arc::new(OnceLock::new());
+    get(async move |State(app): State<App>| -> Answered {
+        if known.get().is_none() {
+            let list = question.read(Value::Object(serde_json::Map::new()), app.predictors.clone())?;
+            let list = list(&|_| ControlFlow::Continue(()))?.json();
+            let _ = known.set(list);
+        }
+        Ok(json(known.get().cloned().unwrap_or_default()))
+    })
 }
 
-/// Predict one fused attention.
-#[utoipa::path(
-    post, path = "/v1/predict/attention", tag = "predict",
-    request_body(content = schema::AttentionBody, example = json!({"batch": 4, "heads": 32, "kv_heads": 8, "seq_q": 2048, "head_dim": 128, "causal": true})),
-    responses((status = 200, description = "The time of the attention", body = schema::Operator), Problems),
-)]
-pub async fn predict_attention(State(app): State<App>, asked: JsonRequest<AttentionRequest>) -> Answered {
-    one(&app, &asked)
+/// The answer to a question with this body.
+async fn asked(question: &'static Question, app: &App, body: Value, headers: &HeaderMap) -> Answered {
+    let named = |error| named(error, question.body());
+    let answer = question.read(body, app.predictors.clone()).map_err(named)?;
+    let metrics = Arc::clone(&app.metrics);
+    let answer = move |watch: &Watch<'_>| -> Result<String, Problem> {
+        let report = answer(watch).map_err(named)?;
+        metrics.predicted(report.predicted());
+        Ok(report.json())
+    };
+    let unwatched = |_: &_| ControlFlow::Continue(());
+    match question.load {
+        Load::Moment => Ok(json(answer(&unwatched)?)),
+        Load::Job => work(app, move || answer(&unwatched)).await,
+        Load::Search => search::answered(app, headers, answer).await,
+    }
 }
 
-fn one<R: OperatorRequest>(app: &App, asked: &JsonRequest<R>) -> Answered {
-    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
-    let predictor = app.predictors.built_in(&asked.target)?;
-    app.metrics.predicted(1);
-    Ok(json(answer::operator(&predictor, &op)?.json()))
-}
-
-/// Judge one GEMM by the sizing rules: what bounds it and which near size is faster.
-#[utoipa::path(
-    post, path = "/v1/check/gemm", tag = "check",
-    request_body(content = schema::GemmBody, example = json!({"m": 4096, "n": 11006, "k": 4096, "gpu": "h100"})),
-    responses((status = 200, description = "What every rule on a GEMM says", body = schema::OperatorCheck), Problems),
-)]
-pub async fn check_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>) -> Answered {
-    check_one(&app, &asked)
-}
-
-/// Judge one fused attention by the sizing rules: what bounds it and which near size is faster.
-#[utoipa::path(
-    post, path = "/v1/check/attention", tag = "check",
-    request_body(content = schema::AttentionBody, example = json!({"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "causal": true})),
-    responses((status = 200, description = "What every rule on attention says", body = schema::OperatorCheck), Problems),
-)]
-pub async fn check_attention(State(app): State<App>, asked: JsonRequest<AttentionRequest>) -> Answered {
-    check_one(&app, &asked)
-}
-
-fn check_one<R: OperatorRequest>(app: &App, asked: &JsonRequest<R>) -> Answered {
-    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
-    let predictor = app.predictors.built_in(&asked.target)?;
-    app.metrics.predicted(1);
-    Ok(json(answer::check_operator(&predictor, &op)?.json()))
+/// The problem behind an error, in a field as the body names it.
+fn named(error: Error, body: BodyTraits) -> Problem {
+    let problem = Problem::from(error);
+    if body.has_workload {
+        problem.within_workload()
+    } else {
+        problem
+    }
 }
 
 /// Predict up to 10,000 operators.
@@ -160,120 +141,16 @@ pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchReque
     }
     let ops = asked.request.ops.into_iter().enumerate();
     let ops: Vec<Op> = ops
-        .map(|(at, op)| {
-            let read = read_operator(op).map_err(body::unreadable);
-            read.map_err(|problem| problem.within(&format!("ops[{at}]")))
-        })
+        .map(|(at, op)| read_operator(op).map_err(|error| Problem::from(error).within(&format!("ops[{at}]"))))
         .collect::<Result<_, Problem>>()?;
-    let answer = job(&app, &asked.target, move |predictor| {
-        let ops = answer::operators(predictor, &ops)?;
+    let predictor = app.predictors.built_in(&asked.target)?;
+    let answer = work(&app, move || {
+        let ops = answer::operators(&predictor, &ops)?;
         Ok(OperatorsReport { ops }.json())
     });
     let answer = answer.await?;
     app.metrics.predicted(found);
     Ok(answer)
-}
-
-/// Predict one step of a whole model, operator by operator.
-#[utoipa::path(
-    post, path = "/v1/predict/model", tag = "predict",
-    request_body(content = schema::StepOrConfig, example = json!({"architecture": "llama-3-8b", "workload": {"mode": "decode"}})),
-    params(TargetRequest, WorkloadRequest),
-    responses((status = 200, description = "The time of the step", body = schema::Step), Problems),
-)]
-pub async fn predict_model(State(app): State<App>, asked: JsonRequest<StepRequest>) -> Answered {
-    step(&app, &asked).map_err(|problem| problem.beside(asked.is_config))
-}
-
-fn step(app: &App, JsonRequest { request, target, .. }: &JsonRequest<StepRequest>) -> Answered {
-    let base = body::architecture(&request.model.architecture, "architecture")?;
-    let step = Sizes::fixed(|sizes| request.model.step(&base, sizes));
-    let (architecture, workload) = step.map_err(in_workload)?;
-    let predictor = app.predictors.built_in(target)?;
-    let report = answer::step(&predictor, &architecture, &workload, &request.run)?;
-    app.metrics.predicted(report.predicted());
-    Ok(json(report.json()))
-}
-
-/// Predict every operator of an ONNX model or of a list, and their sum.
-#[utoipa::path(
-    post, path = "/v1/predict/graph", tag = "predict",
-    request_body(content = schema::GraphBody, example = json!({"ops": [
-        {"kind": "gemm", "m": 4096, "n": 11008, "k": 4096, "count": 32},
-        {"kind": "memory", "function": "rms_norm", "rows": 4096, "cols": 4096, "count": 65},
-    ]})),
-    responses((status = 200, description = "The time of each operator", body = schema::Graph), Problems),
-)]
-pub async fn predict_graph(State(app): State<App>, asked: JsonRequest<GraphRequest>) -> Answered {
-    let request = asked.request;
-    let metrics = Arc::clone(&app.metrics);
-    job(&app, &asked.target, move |predictor| {
-        let (listing, name) = answer::graph::read(request)?;
-        let report = answer::graph::report(predictor, &listing, &name)?;
-        metrics.predicted(report.predicted());
-        Ok(report.json())
-    })
-    .await
-}
-
-/// The problem behind an error about a model, which may be in a field of its workload.
-pub fn in_workload(error: Error) -> Problem {
-    Problem::from(error).within_workload()
-}
-
-/// Judge a shape by the sizing rules: what is broken, what it costs, what fixes it.
-#[utoipa::path(
-    post, path = "/v1/check", tag = "check",
-    request_body(content = schema::ModelOrConfig, example = json!({"architecture": "gpt2", "gpu": "a100"})),
-    params(TargetRequest, WorkloadRequest),
-    responses((status = 200, description = "What every rule says", body = schema::Check), Problems),
-)]
-pub async fn check(State(app): State<App>, asked: JsonRequest<ModelRequest>) -> Answered {
-    let checked = checked(&app, &asked).await;
-    checked.map_err(|problem| problem.beside(asked.is_config))
-}
-
-async fn checked(app: &App, JsonRequest { request, target, .. }: &JsonRequest<ModelRequest>) -> Answered {
-    let base = body::architecture(&request.architecture, "architecture")?;
-    let described = Sizes::fixed(|sizes| request.described(&base, sizes));
-    let (architecture, workload) = described.map_err(in_workload)?;
-    job(app, target, move |predictor| {
-        let report = answer::check(predictor, &architecture, &workload);
-        Ok(report.map_err(in_workload)?.json())
-    })
-    .await
-}
-
-/// Find the fastest layout of a model over a number of GPUs.
-#[utoipa::path(
-    post, path = "/v1/plan", tag = "plan",
-    request_body(content = schema::PlanBody, example = json!({"architecture": "llama-3-70b", "gpu": "h100", "gpus": 64})),
-    responses((status = 200, description = "Ranked layouts for each number of GPUs", body = schema::Plan), Problems),
-)]
-pub async fn plan(State(app): State<App>, asked: JsonRequest<PlanRequest>) -> Answered {
-    let request = asked.request;
-    let base = body::architecture(&request.architecture, "architecture")?;
-    job(&app, &asked.target, move |predictor| {
-        Ok(answer::plan::plan(predictor, &base, &request)?.json())
-    })
-    .await
-}
-
-/// Hold GPUs beside each other, each with its best layout; `gpu` names several with commas between them, or `all`.
-#[utoipa::path(
-    post, path = "/v1/compare", tag = "plan",
-    request_body(content = schema::PlanBody, example = json!({"architecture": "llama-3-8b", "gpu": "h100,h200,b200", "gpus": 8})),
-    responses((status = 200, description = "The best layout on each GPU", body = schema::Compare), Problems),
-)]
-pub async fn compare(State(app): State<App>, asked: JsonRequest<PlanRequest>) -> Answered {
-    let (request, target) = (asked.request, asked.target);
-    let base = body::architecture(&request.architecture, "architecture")?;
-    let predictors = Arc::clone(&app.predictors);
-    work(&app, move || {
-        let of = |target: &TargetRequest| predictors.built_in(target);
-        Ok(answer::plan::compare(&base, &request, &target, of)?.json())
-    })
-    .await
 }
 
 /// Predict a GEMM, an attention or a model along one of its sizes, as `kind` says.
@@ -282,80 +159,18 @@ pub async fn compare(State(app): State<App>, asked: JsonRequest<PlanRequest>) ->
     request_body(content = schema::AnySweep, example = json!({"kind": "gemm", "m": 2304, "n": "1536:6144:64", "k": 4096})),
     responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
 )]
-pub async fn sweep_any(State(app): State<App>, asked: JsonRequest<Value>) -> Answered {
-    fn read<R: DeserializeOwned>(request: Value) -> Result<R, Problem> {
-        request::json::plain(request).map_err(body::unreadable)
+pub async fn sweep_any(State(app): State<App>, request: Request) -> Answered {
+    let (bytes, query) = body::arrived(request, &app).await?;
+    let (body, _) = body::value(&bytes, query.as_deref(), BodyTraits::PLAIN)?;
+    let (kind, body) = request::json::kind_of(body);
+    let named = kind.as_ref().and_then(Value::as_str);
+    match named.and_then(|kind| schema::sweeps().find(|(name, _)| *name == kind)) {
+        Some((_, question)) => asked(question, &app, body, &HeaderMap::new()).await,
+        None => Err(request::json::other_kind(kind, "`gemm`, `attention` or `model`").into()),
     }
-    let (kind, request) = request::json::kind_of(asked.request);
-    let target = asked.target;
-    match kind.as_ref().and_then(Value::as_str) {
-        Some("gemm") => curve::<GemmRequest>(&app, &target, read(request)?).await,
-        Some("attention") => curve::<AttentionRequest>(&app, &target, read(request)?).await,
-        Some("model") => model_curve(&app, &target, read(request)?).await,
-        _ => {
-            let allowed = "`gemm`, `attention` or `model`";
-            Err(body::unreadable(request::json::other_kind(kind, allowed)))
-        }
-    }
-}
-
-/// Predict one GEMM along one of its sizes.
-#[utoipa::path(
-    post, path = "/v1/sweep/gemm", tag = "sweep",
-    request_body(content = schema::SweptGemm, example = json!({"m": 2304, "n": "1536:6144:64", "k": 4096})),
-    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
-)]
-pub async fn sweep_gemm(State(app): State<App>, asked: JsonRequest<GemmRequest>) -> Answered {
-    curve(&app, &asked.target, asked.request).await
-}
-
-/// Predict one fused attention along one of its sizes.
-#[utoipa::path(
-    post, path = "/v1/sweep/attention", tag = "sweep",
-    request_body(content = schema::SweptAttention, example = json!({"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128})),
-    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
-)]
-pub async fn sweep_attention(State(app): State<App>, asked: JsonRequest<AttentionRequest>) -> Answered {
-    curve(&app, &asked.target, asked.request).await
-}
-
-/// Predict one step of a whole model along one of its sizes.
-#[utoipa::path(
-    post, path = "/v1/sweep/model", tag = "sweep",
-    request_body(content = schema::SweptModel, example = json!({"architecture": "gpt2", "vocab": "50257:50304:47"})),
-    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
-)]
-pub async fn sweep_model(State(app): State<App>, asked: JsonRequest<ModelRequest>) -> Answered {
-    model_curve(&app, &asked.target, asked.request).await
-}
-
-async fn curve<R: OperatorRequest>(app: &App, target: &TargetRequest, request: R) -> Answered {
-    job(app, target, move |predictor| {
-        Ok(sweep::operator(predictor, &request, None)?.json())
-    })
-    .await
-}
-
-async fn model_curve(app: &App, target: &TargetRequest, request: ModelRequest) -> Answered {
-    let base = body::architecture(&request.architecture, "architecture")?;
-    job(app, target, move |predictor| {
-        let report = sweep::model(predictor, &base, &request);
-        Ok(report.map_err(in_workload)?.json())
-    })
-    .await
 }
 
 /// Makes a document that takes more than a moment: admitted as a job, on a thread of its own.
-async fn job(
-    app: &App,
-    target: &TargetRequest,
-    work: impl FnOnce(&Predictor) -> Result<String, Problem> + Send + 'static,
-) -> Answered {
-    let predictor: Arc<Predictor> = app.predictors.built_in(target)?;
-    self::work(app, move || work(&predictor)).await
-}
-
-/// The same for work that opens its own predictors.
 pub async fn work(app: &App, work: impl FnOnce() -> Result<String, Problem> + Send + 'static) -> Answered {
     let within = app.limits.answer_time;
     let work = app.jobs.admit()?.run(work);
@@ -392,15 +207,6 @@ fn sent(app: &App, text: String) -> Answered {
     Ok(response)
 }
 
-/// List the known GPUs.
-#[utoipa::path(
-    get, path = "/v1/gpus", tag = "catalog",
-    responses((status = 200, description = "Every GPU", body = schema::Gpus)),
-)]
-pub async fn gpus() -> Response {
-    json(catalog::gpus().json())
-}
-
 /// Show every figure of a GPU with its source, and what answers for it.
 #[utoipa::path(
     get, path = "/v1/gpus/{name}", tag = "catalog", params(("name" = String, Path, description = "A name or an alias", example = "h200")),
@@ -418,29 +224,6 @@ pub async fn gpu(State(app): State<App>, name: Result<Path<String>, PathRejectio
     };
     let predictor = app.predictors.built_in(&target)?;
     Ok(json(catalog::gpu(&predictor).json()))
-}
-
-/// List the models that are built in, with their errors on held-out shapes.
-#[utoipa::path(
-    get, path = "/v1/models", tag = "catalog",
-    responses((status = 200, description = "Every model", body = schema::Models)),
-)]
-pub async fn models() -> Answered {
-    static MODELS: OnceLock<String> = OnceLock::new();
-    if let Some(models) = MODELS.get() {
-        return Ok(json(models.clone()));
-    }
-    let models = catalog::models()?.json();
-    Ok(json(MODELS.get_or_init(|| models).clone()))
-}
-
-/// List the published architectures that have a name here.
-#[utoipa::path(
-    get, path = "/v1/presets", tag = "catalog",
-    responses((status = 200, description = "Every preset", body = schema::Presets)),
-)]
-pub async fn presets() -> Response {
-    json(catalog::presets().json())
 }
 
 /// Say that the program runs.

@@ -30,6 +30,7 @@ mod schema;
 mod search;
 
 use crate::answer::predictors::Predictors;
+use crate::answer::question::Question;
 use crate::error::Error;
 use crate::error::Result;
 use crate::request::TargetRequest;
@@ -159,31 +160,20 @@ struct Document;
 /// The whole service without a socket.
 pub fn router(app: App, origins: &[String]) -> Result<Router> {
     let api = OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(handlers::predict_gemm))
-        .routes(routes!(handlers::predict_attention))
         .routes(routes!(handlers::predict_batch))
-        .routes(routes!(handlers::predict_model))
-        .routes(routes!(handlers::predict_graph))
-        .routes(routes!(search::search))
-        .routes(routes!(handlers::check))
-        .routes(routes!(handlers::check_gemm))
-        .routes(routes!(handlers::check_attention))
-        .routes(routes!(handlers::plan))
-        .routes(routes!(handlers::compare))
         .routes(routes!(handlers::sweep_any))
-        .routes(routes!(handlers::sweep_gemm))
-        .routes(routes!(handlers::sweep_attention))
-        .routes(routes!(handlers::sweep_model))
-        .routes(routes!(handlers::gpus))
         .routes(routes!(handlers::gpu))
-        .routes(routes!(handlers::models))
-        .routes(routes!(handlers::presets))
         .routes(routes!(handlers::healthz))
         .routes(routes!(handlers::readyz))
         .routes(routes!(handlers::metrics));
     #[cfg(feature = "dataset")]
     let api = api.routes(routes!(calibrate::calibrate));
-    let (api, document) = api.split_for_parts();
+    let (mut api, mut document) = api.split_for_parts();
+    for question in Question::ALL.iter().filter(|question| !question.body().writes) {
+        let address = format!("/v1/{}", question.name.replace('_', "/"));
+        api = api.route(&address, handlers::route(question));
+        schema::describe(question, &address, &mut document);
+    }
     let document = document.to_pretty_json().expect("the document is JSON");
     let fixed = |name, value| {
         let name = HeaderName::from_static(name);

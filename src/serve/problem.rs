@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::error::shortened;
-use crate::request::WorkloadRequest;
+use crate::request::{WorkloadRequest, json};
 use axum::http::HeaderValue;
 use axum::http::StatusCode;
 use axum::http::header;
@@ -239,6 +239,9 @@ const LONGEST: usize = 1000;
 /// A field breaks a rule.
 const FIELD: (&str, &str) = ("/api#field", "A value is not allowed");
 
+/// Keys that hold a config.json, in which a field may be wrong.
+const CONFIGS: [&str; 2] = ["architecture", "like"];
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let detail = error.to_string();
@@ -247,13 +250,25 @@ impl From<Error> for Problem {
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             return Self::new(status, "/api#infeasible", title, detail);
         }
+        let place = error.place();
         let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
         if let Some(at) = error.field_error() {
+            let value = at.value.replace('`', "\"");
+            if place == Some(json::PLACE) {
+                return Self::field(
+                    if at.field == json::WHOLE { "" } else { &at.field },
+                    &value,
+                    &at.allowed,
+                );
+            }
             problem.document.field = Some(at.field.clone());
-            problem.document.value = Some(at.value.replace('`', "\""));
+            problem.document.value = Some(value);
             problem.document.allowed = Some(at.allowed.clone());
         }
-        problem
+        match place.filter(|key| CONFIGS.contains(key)) {
+            Some(key) => problem.within(key),
+            None => problem,
+        }
     }
 }
 

@@ -3,152 +3,97 @@
 //! A body is a request of [`crate::request`] with the GPU and the model beside its keys; where it is swept, its sizes
 //! may be ranges. An answer is a report with the version beside its keys.
 
+use crate::answer::question::{Load, Question};
+use crate::answer::schema::{Described, described, with_target};
 use crate::report::SCHEMA;
-use crate::report::check::CheckReport;
-use crate::report::gpus::{GpuReport, GpusReport};
-use crate::report::graph::GraphReport;
-use crate::report::models::ModelsReport;
-use crate::report::operator::{OperatorReport, OperatorsReport};
-use crate::report::operator_check::OperatorCheckReport;
-use crate::report::plan::{CompareReport, PlanReport};
-use crate::report::presets::PresetsReport;
-use crate::report::search::SearchReport;
-use crate::report::step::StepReport;
+use crate::report::gpus::GpuReport;
+use crate::report::operator::OperatorsReport;
 use crate::report::sweep::SweepReport;
-use crate::request::AttentionRequest;
-use crate::request::GemmRequest;
-use crate::request::GraphRequest;
-use crate::request::ModelRequest;
-use crate::request::PlanRequest;
-use crate::request::SearchRequest;
-use crate::request::Size;
-use crate::request::StepRequest;
-use crate::request::TargetRequest;
+use crate::request::json::Bodied;
+use crate::request::{AttentionRequest, GemmRequest, TargetRequest, WorkloadRequest};
 use crate::serve::body::BatchRequest;
+use crate::serve::handlers::Problems;
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterIn};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{AllOfBuilder, OneOfBuilder, Type};
-use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
-
-/// A request with its GPU and model.
-pub struct Body<R>(PhantomData<R>);
-
-/// A request with its GPU and model, one of whose sizes is a range.
-pub struct Swept<R>(PhantomData<R>);
-
-/// A document as it is answered: the report, with the version beside its keys.
-pub struct Answer<R>(PhantomData<R>);
-
-pub type AttentionBody = Body<AttentionRequest>;
-pub type BatchBody = Body<BatchRequest>;
-pub type GemmBody = Body<GemmRequest>;
-pub type GraphBody = Body<GraphRequest>;
-pub type ModelBody = Body<ModelRequest>;
-pub type PlanBody = Body<PlanRequest>;
-pub type SearchBody = Body<SearchRequest>;
-pub type StepBody = Body<StepRequest>;
-pub type SweptAttention = Swept<AttentionRequest>;
-pub type SweptGemm = Swept<GemmRequest>;
-pub type SweptModel = Swept<ModelRequest>;
-
-#[cfg(feature = "dataset")]
-pub type Calibration = Answer<crate::report::calibration::CalibrationReport>;
-pub type Check = Answer<CheckReport>;
-pub type Gpu = Answer<GpuReport>;
-pub type Gpus = Answer<GpusReport>;
-pub type Graph = Answer<GraphReport>;
-pub type Models = Answer<ModelsReport>;
-pub type Operator = Answer<OperatorReport>;
-pub type Operators = Answer<OperatorsReport>;
-pub type OperatorCheck = Answer<OperatorCheckReport>;
-pub type Compare = Answer<CompareReport>;
-pub type Plan = Answer<PlanReport>;
-pub type Presets = Answer<PresetsReport>;
-pub type Search = Answer<SearchReport>;
-pub type Step = Answer<StepReport>;
-pub type Sweep = Answer<SweepReport>;
+use utoipa::openapi::{ObjectBuilder, OpenApi, Ref, RefOr, Required, ResponsesBuilder, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
-impl<R: ToSchema> PartialSchema for Body<R> {
-    fn schema() -> RefOr<Schema> {
-        with_target(R::schema())
+/// Enters a question into the document of the API.
+pub fn describe(question: &Question, address: &str, document: &mut OpenApi) {
+    let mut operation = OperationBuilder::new()
+        .tag(question.topic)
+        .operation_id(Some(question.name))
+        .summary(Some(question.summary));
+    let (answer, mut schemas) = answer(question.report());
+    let content = |name: &str| ContentBuilder::new().schema(Some(Ref::from_schema_name(name)));
+    let mut response = ResponseBuilder::new()
+        .description(question.answer)
+        .content("application/json", content(&answer));
+    if question.load == Load::Search {
+        operation = operation.description(Some(EVENTS));
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let events = ContentBuilder::new().schema(Some(text));
+        response = response.content("text/event-stream", events);
     }
-}
-
-impl<R: ToSchema> ToSchema for Body<R> {
-    fn name() -> Cow<'static, str> {
-        R::name()
-    }
-
-    fn schemas(schemas: &mut Schemas) {
-        R::schemas(schemas);
-    }
-}
-
-impl<R: ToSchema> PartialSchema for Swept<R> {
-    fn schema() -> RefOr<Schema> {
-        let schema = with_target(R::schema());
-        widened(&schema).unwrap_or(schema)
-    }
-}
-
-impl<R: ToSchema> ToSchema for Swept<R> {
-    fn name() -> Cow<'static, str> {
-        format!("Swept{}", R::name()).into()
-    }
-
-    fn schemas(schemas: &mut Schemas) {
-        let mut parts = Vec::new();
-        R::schemas(&mut parts);
-        for (name, schema) in parts {
-            match widened(&schema) {
-                Some(swept) => schemas.push((format!("Swept{name}"), swept)),
-                None => schemas.push((name, schema)),
-            }
+    let mut responses = ResponsesBuilder::new().response("200", response);
+    let mut method = HttpMethod::Get;
+    if let Some(example) = question.example {
+        method = HttpMethod::Post;
+        let (mut name, body) = question.body_schema();
+        schemas.extend(body);
+        if question.body().may_be_config && !question.is_swept() {
+            let (or_config, all) = or_config(&name);
+            schemas.extend(all);
+            name = or_config;
+            let query = || Some(ParameterIn::Query);
+            operation = operation
+                .parameters(Some(TargetRequest::into_params(query)))
+                .parameters(Some(WorkloadRequest::into_params(query)));
         }
-        schemas.push(("SizeOrRange".to_owned(), size_or_range::<1>()));
-        schemas.push(("SizeOrZeroOrRange".to_owned(), size_or_range::<0>()));
+        let example = serde_json::from_str(example).expect("examples are JSON");
+        let body = RequestBodyBuilder::new().content("application/json", content(&name).example(Some(example)));
+        operation = operation.request_body(Some(body.required(Some(Required::True)).build()));
+        responses = responses.responses_from_into_responses::<Problems>();
+    }
+    let operation = operation.responses(responses.build());
+    document.paths.add_path_operation(address, vec![method], operation);
+    document.components.get_or_insert_default().schemas.extend(schemas);
+}
+
+/// What the document of the API says of searches.
+const EVENTS: &str = "With `Accept: text/event-stream` the answer is a stream: `progress` events with `done`, `total` and\n\
+    `best_time_ratio`, then one `result` with the document or one `problem`. A search whose client disconnects is stopped.";
+
+/// Many operators with their GPU and model.
+pub struct BatchBody;
+
+impl PartialSchema for BatchBody {
+    fn schema() -> RefOr<Schema> {
+        own(with_target(described::<BatchRequest>(), BatchRequest::BODY))
     }
 }
 
-/// The schema of an object with the keys of its GPU and model.
-fn with_target(mut schema: RefOr<Schema>) -> RefOr<Schema> {
-    if let (RefOr::T(Schema::Object(object)), RefOr::T(Schema::Object(target))) = (&mut schema, TargetRequest::schema())
-    {
-        object.properties.extend(target.properties);
+impl ToSchema for BatchBody {
+    fn name() -> Cow<'static, str> {
+        BatchRequest::name()
     }
-    schema
+
+    fn schemas(schemas: &mut Schemas) {
+        BatchRequest::schemas(schemas);
+    }
 }
 
-/// The same schema with ranges where sizes are; none where there are no sizes.
-fn widened(schema: &RefOr<Schema>) -> Option<RefOr<Schema>> {
-    let reference = |name: &str| format!("\"#/components/schemas/{name}\"");
-    let plain = serde_json::to_string(schema).expect("a schema is JSON");
-    let mut text = plain.clone();
-    for (plain, swept) in [
-        ("Size", "SizeOrRange"),
-        ("SizeOrZero", "SizeOrZeroOrRange"),
-        ("WorkloadRequest", "SweptWorkloadRequest"),
-    ] {
-        text = text.replace(&reference(plain), &reference(swept));
-    }
-    let swept = || serde_json::from_str(&text).expect("only names were replaced");
-    (text != plain).then(swept)
-}
-
-fn size_or_range<const LEAST: u64>() -> RefOr<Schema> {
-    let range = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .pattern(Some(
-            "^[0-9]{1,10}(:[0-9]{1,10}(:x?[0-9]{1,10})?|(,[0-9]{1,10}){1,15})$",
-        ))
-        .description(Some(
-            "START:END, START:END:STEP or START:END:xFACTOR, both ends included, or a list such as 4096,8192",
-        ))
-        .examples(["1536:6144:64"]);
-    OneOfBuilder::new().item(Size::<LEAST>::schema()).item(range).into()
+/// The schema that a description is of.
+fn own((_, schemas): Described) -> RefOr<Schema> {
+    let mut schemas = schemas.into_iter();
+    schemas.next().expect("its own is the first").1
 }
 
 /// One operator of a batch, of the kind that `kind` names.
@@ -178,12 +123,17 @@ impl ToSchema for AnyOperator {
 /// A sweep of the kind that `kind` names; the other keys are those of that sweep.
 pub struct AnySweep;
 
+/// The kinds of sweeps.
+pub fn sweeps() -> impl Iterator<Item = (&'static str, &'static Question)> {
+    let named = |question: &'static Question| Some((question.name.strip_prefix("sweep_")?, question));
+    Question::ALL.iter().filter_map(named)
+}
+
 impl PartialSchema for AnySweep {
     fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .item(of_kind("gemm", Swept::<GemmRequest>::schema()))
-            .item(of_kind("attention", Swept::<AttentionRequest>::schema()))
-            .item(of_kind("model", Swept::<ModelRequest>::schema()))
+        let of_kinds = sweeps().map(|(kind, question)| of_kind(kind, own(question.body_schema())));
+        of_kinds
+            .fold(OneOfBuilder::new(), OneOfBuilder::item)
             .description(Some("A sweep of the kind that `kind` names."))
             .into()
     }
@@ -192,12 +142,6 @@ impl PartialSchema for AnySweep {
 impl ToSchema for AnySweep {
     fn name() -> Cow<'static, str> {
         "SweepRequest".into()
-    }
-
-    fn schemas(schemas: &mut Schemas) {
-        Swept::<GemmRequest>::schemas(schemas);
-        Swept::<AttentionRequest>::schemas(schemas);
-        Swept::<ModelRequest>::schemas(schemas);
     }
 }
 
@@ -213,27 +157,25 @@ fn of_kind(kind: &str, mut schema: RefOr<Schema>) -> RefOr<Schema> {
     schema
 }
 
-/// A request about a model, or the config.json of one: then the query string holds the rest, as in
-/// `?gpu=a100&mode=decode&batch=8`.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code)] // described, never built
-pub enum ModelOrConfig {
-    /// A request.
-    Request(ModelBody),
-    /// A Hugging Face config.json.
-    Config(Config),
-}
-
-/// The same of one step and its run.
-#[derive(ToSchema)]
-#[serde(untagged)]
-#[allow(dead_code)] // described, never built
-pub enum StepOrConfig {
-    /// A request.
-    Request(StepBody),
-    /// A Hugging Face config.json.
-    Config(Config),
+/// The name and the schemas of a request of this name or the config.json that it may be.
+fn or_config(request: &str) -> Described {
+    let name = request.replace("Request", "OrConfig");
+    let reference = |name: &str, what: &str| {
+        let mut reference = Ref::from_schema_name(name);
+        what.clone_into(&mut reference.description);
+        reference
+    };
+    let either = OneOfBuilder::new()
+        .item(reference(request, "A request."))
+        .item(reference("Config", "A Hugging Face config.json."))
+        .description(Some(
+            "A request about a model, or the config.json of one: then the query string holds the rest, as in\n\
+             `?gpu=a100&mode=decode&batch=8`.",
+        ));
+    (
+        name.clone(),
+        vec![(name, either.into()), ("Config".to_owned(), Config::schema())],
+    )
 }
 
 /// A Hugging Face config.json; which fields it has depends on its type.
@@ -244,29 +186,41 @@ pub struct Config {
     model_type: String,
 }
 
+/// A document as it is answered: the report, with the version beside its keys.
+pub struct Answer<R>(PhantomData<R>);
+
+#[cfg(feature = "dataset")]
+pub type Calibration = Answer<crate::report::calibration::CalibrationReport>;
+pub type Gpu = Answer<GpuReport>;
+pub type Operators = Answer<OperatorsReport>;
+pub type Sweep = Answer<SweepReport>;
+
+/// Name and schemas of a document with this report.
+fn answer((report, mut schemas): Described) -> Described {
+    let what = report.strip_suffix("Report").unwrap_or(&report);
+    let name = format!("{what}Answer");
+    let version = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .enum_values(Some([SCHEMA]))
+        .description(Some("The version of the document."));
+    let version = ObjectBuilder::new().property("schema", version).required("schema");
+    let document = AllOfBuilder::new().item(Ref::from_schema_name(&report)).item(version);
+    schemas.insert(0, (name.clone(), document.into()));
+    (name, schemas)
+}
+
 impl<R: ToSchema> PartialSchema for Answer<R> {
     fn schema() -> RefOr<Schema> {
-        let version = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .enum_values(Some([SCHEMA]))
-            .description(Some("The version of the document."));
-        let version = ObjectBuilder::new().property("schema", version).required("schema");
-        AllOfBuilder::new()
-            .item(Ref::from_schema_name(R::name()))
-            .item(version)
-            .into()
+        own(answer(described::<R>()))
     }
 }
 
 impl<R: ToSchema> ToSchema for Answer<R> {
     fn name() -> Cow<'static, str> {
-        let report = R::name();
-        let what = report.strip_suffix("Report").unwrap_or(&report);
-        format!("{what}Answer").into()
+        answer(described::<R>()).0.into()
     }
 
     fn schemas(schemas: &mut Schemas) {
-        schemas.push((R::name().into(), R::schema()));
-        R::schemas(schemas);
+        schemas.extend(answer(described::<R>()).1);
     }
 }

@@ -1,26 +1,14 @@
 //! `POST /v1/search`: one document, or progress as server-sent events and then the document.
 
-use crate::answer;
-use crate::error::Error;
-use crate::report::Report;
-use crate::request::SearchRequest;
-use crate::request::TargetRequest;
-use crate::search::Progress;
-use crate::search::Request;
+use crate::search::{Progress, Watch};
 use crate::serve::App;
 use crate::serve::admission::Admitted;
-use crate::serve::body;
-use crate::serve::body::JsonRequest;
-use crate::serve::handlers::Problems;
-use crate::serve::handlers::in_workload;
-use crate::serve::handlers::json;
+use crate::serve::handlers::{Answered, json};
 use crate::serve::problem::Problem;
-use crate::serve::schema;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header;
+use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
 use std::convert::Infallible;
@@ -66,37 +54,16 @@ impl Drop for Abandoned {
     }
 }
 
-/// Find the fastest architecture for a number of parameters.
-///
-/// With `Accept: text/event-stream` the answer is a stream: `progress` events with `done`, `total` and
-/// `best_time_ratio`, then one `result` with the document or one `problem`. A search whose client disconnects is stopped.
-#[utoipa::path(
-    post, path = "/v1/search", tag = "search",
-    request_body(content = schema::SearchBody, example = json!({"params": "350M", "top": 3, "export": true})),
-    responses(
-        (status = 200, description = "Ranked shapes", content(
-            (schema::Search = "application/json"),
-            (String = "text/event-stream"),
-        )),
-        Problems,
-    ),
-)]
-pub async fn search(
-    State(app): State<App>,
-    headers: HeaderMap,
-    asked: JsonRequest<SearchRequest>,
-) -> Result<Response, Problem> {
-    let JsonRequest {
-        request: asked, target, ..
-    } = asked;
-    let like = asked.like.as_ref();
-    let like = like.map(|model| body::architecture(model, "like"));
-    // What is wrong with the request is said before it is queued.
-    let request = asked.request(like.transpose()?.as_ref()).map_err(in_workload)?;
+/// What a search is answered with: its document, or a stream of events that ends with it.
+pub async fn answered(
+    app: &App,
+    headers: &HeaderMap,
+    answer: impl FnOnce(&Watch<'_>) -> Result<String, Problem> + Send + 'static,
+) -> Answered {
     let admitted = app.searches.admit()?;
     let (tell, told) = watch::channel(Step::default());
-    let answer = Box::pin(find(app, admitted, target, (asked, request), tell));
-    if wants_events(&headers) {
+    let answer = Box::pin(find(app.clone(), admitted, answer, tell));
+    if wants_events(headers) {
         return Ok(events(answer, told).into_response());
     }
     Ok(json(answer.await?))
@@ -109,33 +76,25 @@ type Finding = Pin<Box<dyn Future<Output = Result<String, Problem>> + Send>>;
 async fn find(
     app: App,
     admitted: Admitted,
-    target: TargetRequest,
-    (asked, request): (SearchRequest, Request),
+    answer: impl FnOnce(&Watch<'_>) -> Result<String, Problem> + Send + 'static,
     tell: watch::Sender<Step>,
 ) -> Result<String, Problem> {
     let abandoned = Abandoned(Arc::default());
     let stop = Arc::clone(&abandoned.0);
     let within = app.limits.answer_time;
-    let work = admitted.run({
-        let app = app.clone();
-        move || {
-            let predictor = app.predictors.built_in(&target)?;
-            let watch = |progress: &Progress| {
-                tell.send_replace(Step::from(progress));
-                match stop.load(Ordering::Relaxed) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            };
-            let of = |target: &TargetRequest| app.predictors.built_in(target);
-            let report = answer::search::search(&predictor, &asked, &request, &target, of, &watch)?;
-            Ok::<_, Error>(report.json())
-        }
+    let work = admitted.run(move || {
+        answer(&|progress| {
+            tell.send_replace(Step::from(progress));
+            match stop.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })
     });
     match tokio::time::timeout(within, work).await {
         Err(_) => Err(Problem::over_time(within)),
         Ok(None) => Err(app.fault()),
-        Ok(Some(done)) => done.map_err(in_workload),
+        Ok(Some(done)) => done,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The document of the API against the readers of bodies: every value that a schema names is one that is taken.
 
 use serde_json::{Map, Value, json};
+use shapewise::request::json::Bodied;
 use shapewise::request::{AttentionRequest, GemmRequest, GraphRequest, ModelRequest, SearchRequest, StepRequest};
 use shapewise::serve::App;
-use shapewise::serve::body::{self, BatchRequest, Bodied};
+use shapewise::serve::body::{self, BatchRequest};
 use shapewise::serve::calibrate::CalibrateBody;
 use shapewise::serve::limits::Limits;
 use shapewise::serve::router;
