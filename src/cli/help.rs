@@ -4,6 +4,7 @@ use crate::arch::Preset;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::predict::library;
+use crate::request::{GROUPS, Group};
 use clap::builder::{ArgPredicate, PossibleValuesParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
@@ -13,50 +14,6 @@ pub const GPU_VARIABLE: &str = "SHAPEWISE_GPU";
 
 /// The commands whose options are grouped: those that predict.
 const GROUPED: [&str; 6] = ["predict", "search", "plan", "compare", "check", "sweep"];
-
-/// A heading, options of `-h` in their order, options of `--help` alone.
-type Group = (&'static str, &'static str, &'static str);
-
-/// The groups; the last is of all commands.
-const GROUPS: [Group; 7] = [
-    (
-        "Model",
-        "m n k params like active_params layers hidden heads kv_heads head_dim d_ff vocab",
-        "batch_count layout value_dim window mlp count tolerance experts top_k shared_experts dense_layers window_layers \
-         kv_lora_rank dims",
-    ),
-    (
-        "Search",
-        "objective budget",
-        "target_loss free relax also_gpus also_dtypes exhaustive seed",
-    ),
-    (
-        "Workload",
-        "mode batch seq seq_q seq_kv context causal output concurrency ttft_ms tpot_ms global_batch tokens dtype",
-        "recipe confidence pass attention router_load microbatches autocast",
-    ),
-    (
-        "Parallelism",
-        "gpus tp pp dp",
-        "cp ep expert_tp vp sequence_parallel no_sharding",
-    ),
-    (
-        "Memory",
-        "zero recompute",
-        "recompute_layers offload optimizer optimizer_states optimizer_in_backward gradient_dtype loss kv_cache_dtype \
-         memory_share",
-    ),
-    (
-        "Hardware",
-        "gpu framework data usd_per_gpu_hour",
-        "model network_gbit_per_s host_gbyte_per_s enforce_eager any_stack",
-    ),
-    (
-        "Output",
-        "top plot csv format wide strict help",
-        "loss_plot export force color quiet fail_above no_advice version",
-    ),
-];
 
 /// Common options of other commands that are rare in one, which has many.
 const RARE: [(&str, &str); 4] = [

@@ -10,6 +10,8 @@ mod goal;
 
 mod graph;
 
+mod groups;
+
 pub mod json;
 
 mod model;
@@ -33,6 +35,7 @@ mod workload;
 pub use calibrate::{CalibrateRequest, MeasuredRun};
 pub use goal::GpuTime;
 pub use graph::{GraphRequest, OperatorList};
+pub use groups::{GROUPS, Group, group, label};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
 pub use plan::{GpuCounts, GpuPrices, PlanRequest, Planned, Tokens, UsdPerHour};

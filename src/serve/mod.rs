@@ -174,7 +174,7 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         api = api.route(&address, handlers::route(question));
         schema::describe(question, &address, &mut document);
     }
-    let document = document.to_pretty_json().expect("the document is JSON");
+    let document = schema::labelled(&document);
     let fixed = |name, value| {
         let name = HeaderName::from_static(name);
         SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value))

@@ -10,7 +10,7 @@ use crate::report::gpus::GpuReport;
 use crate::report::operator::OperatorsReport;
 use crate::report::sweep::SweepReport;
 use crate::request::json::Bodied;
-use crate::request::{AttentionRequest, GemmRequest, TargetRequest, WorkloadRequest};
+use crate::request::{AttentionRequest, GemmRequest, TargetRequest, WorkloadRequest, group, label};
 use crate::serve::body::BatchRequest;
 use crate::serve::handlers::Problems;
 use std::borrow::Cow;
@@ -65,6 +65,23 @@ pub fn describe(question: &Question, address: &str, document: &mut OpenApi) {
     let operation = operation.responses(responses.build());
     document.paths.add_path_operation(address, vec![method], operation);
     document.components.get_or_insert_default().schemas.extend(schemas);
+}
+
+/// The document with a label, a group and a place in the groups beside every key of a request.
+pub fn labelled(document: &OpenApi) -> String {
+    let mut document = serde_json::to_value(document).expect("the document is JSON");
+    let schemas = document["components"]["schemas"].as_object_mut();
+    let requests = schemas.into_iter().flatten();
+    for (_, schema) in requests.filter(|(name, _)| name.ends_with("Request")) {
+        for (key, one) in schema["properties"].as_object_mut().into_iter().flatten() {
+            if let Some((heading, place)) = group(key) {
+                one["title"] = label(key).into();
+                one["x-group"] = heading.into();
+                one["x-order"] = place.into();
+            }
+        }
+    }
+    serde_json::to_string_pretty(&document).expect("it was JSON")
 }
 
 /// What the document of the API says of searches.
