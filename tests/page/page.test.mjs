@@ -1,13 +1,15 @@
 // The page in a real browser: what it shows is what the API answers, by pointer and by keyboard, and nothing else is asked.
 //
 // SHAPEWISE_URL is the address of a running service; without it, SHAPEWISE_BIN is started on a free port and stopped
-// at the end. SHAPEWISE_SCREENSHOTS=DIR writes a picture of every view. CHROMIUM names another browser.
+// at the end. SHAPEWISE_SCREENSHOTS=DIR writes a picture of every view, SHAPEWISE_BLESS that of docs/serve.md. CHROMIUM
+// names another browser.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const FILES = new URL("../../src/serve/page/", import.meta.url);
@@ -187,6 +189,26 @@ describe("predict", () => {
     const step = await ask("/v1/predict/model", last);
     assert.ok((await text(page, "#view-predict .tiles")).includes(ms(step.time_us)));
   }));
+
+  test("says what launches the same", async () => {
+    const launched = async (page, view, name) => {
+      await page.locator(`#view-${view} summary`, { hasText: "launch flags" }).click();
+      return text(page, `#view-${view} .copyable:has([aria-label="Copy: ${name}"]) code`);
+    };
+    await visit("/#predict?architecture=llama-3-70b&gpu=h100&mode=train&tp=8&pp=4&dp=2&vp=2&microbatches=16&batch=1&zero=1&recompute=full", async (page) => {
+      await predicted(page);
+      const command = await launched(page, "predict", "torchrun and Megatron-LM");
+      for (const part of ["--nnodes 8 --nproc-per-node 8", "--num-layers 80", "--num-query-groups 8", "--tensor-model-parallel-size 8", "--pipeline-model-parallel-size 4", "--num-virtual-stages-per-pipeline-rank 2", "--global-batch-size 32", "--use-distributed-optimizer", "--recompute-granularity full", "--bf16"]) assert.ok(command.includes(part), `${part} in ${command}`);
+    });
+    await visit("/#plan?architecture=deepseek-v3&gpu=h200&gpus=16&mode=decode&dtype=fp8&kv_cache_dtype=fp8", async (page, seen) => {
+      await planned(page);
+      const { seq, output, plans: [{ layouts: [{ workload }] }] } = await ask("/v1/plan", seen.posts[0].body);
+      const vllm = await launched(page, "plan", "vLLM");
+      for (const part of ["vllm serve deepseek-ai/DeepSeek-V3", `--tensor-parallel-size ${workload.tp}`, `--max-num-seqs ${workload.batch}`, `--max-model-len ${seq + output}`, "--quantization fp8"]) assert.ok(vllm.includes(part), `${part} in ${vllm}`);
+      const sglang = await text(page, '#view-plan .copyable:has([aria-label="Copy: SGLang"]) code');
+      assert.ok(sglang.includes(`--context-length ${seq + output}`), sglang);
+    });
+  });
 
   test("a curve that fails leaves the rest", () => visit("/#models", async (page) => {
     await page.route("**/v1/sweep/model", (route) => route.fulfill({ status: 429, headers: { "Retry-After": "7" }, contentType: "application/problem+json", body: JSON.stringify({ title: "Too much at once", status: 429 }) }));
@@ -424,7 +446,7 @@ describe("search", () => {
     const command = await text(page, "#view-search .copyable code");
     assert.match(command, /^shapewise search /);
     for (const part of ["--params 175B", "--gpu h100", "--top 2", "--export configs"]) assert.ok(command.includes(part), command);
-    const python = await text(page, "#view-search .copyable:last-child code");
+    const python = await text(page, "#view-search .copyable:nth-child(4) code");
     assert.ok(python.includes('"export": True'), python);
   }));
 
@@ -577,7 +599,7 @@ describe("explore", () => {
       assert.deepEqual([example.batch, Object.keys(example).length], [4, 4]);
       assert.deepEqual(seen.posts[0], { path: "/v1/sweep/attention", body: { ...example, heads: 32, head_dim: "32:256:8", gpu: "h200" } });
       await page.getByText("The same from a shell").click();
-      assert.equal(await text(page, "#view-explore .copyable code"), "shapewise sweep attention --batch 4 --heads 32 --seq 2048 --head-dim 32:256:8 --gpu h200");
+      assert.equal(await text(page, "#view-explore .copyable code"), "shapewise sweep attention --heads 32 --head-dim 32:256:8 --batch 4 --seq 2048 --gpu h200");
     });
     await visit("/#explore?op=model&vary=batch&range=1:8:1&architecture=llama-3-8b&mode=prefill", async (page, seen) => {
       await drawn(page);
@@ -665,6 +687,22 @@ describe("forms", () => {
     const wanted = [...Object.keys(body(document, "/v1/search")), ...Object.keys(work)].filter((name) => name !== "workload").map((name) => (name === "export" ? "configs" : name));
     assert.deepEqual(asked.sort(), wanted.sort());
     for (const path of ["/openapi.json", "/v1/gpus", "/v1/presets"]) assert.equal(seen.requests.filter((address) => address === base + path).length, 1, path);
+  }));
+
+  test("have the groups and labels of the document", () => visit("/#search", async (page) => {
+    const document = await ask("/openapi.json");
+    const all = { ...body(document, "/v1/search"), ...workload(document) };
+    delete all.workload;
+    for (const [key, one] of Object.entries(all)) {
+      assert.ok(one.title && one["x-group"], `${key} has a label and a group`);
+      const field = `#search-${key === "export" ? "configs" : key}`;
+      assert.ok((await page.locator(`label[for="${field.slice(1)}"], ${field} > legend`).first().textContent()).includes(one.title), key);
+    }
+    await page.click("#view-search details.options summary");
+    const headings = await page.$$eval("#view-search details.options h3", (list) => list.map((one) => one.innerText));
+    const wanted = Object.entries(all).sort((a, b) => a[1]["x-order"] - b[1]["x-order"]).filter(([key]) => !["params", "gpu", "mode", "vocab"].includes(key)).map(([, one]) => one["x-group"]);
+    assert.deepEqual(headings, [...new Set(wanted)]);
+    assert.equal(all.tp.title, "Tensor parallel");
   }));
 
   test("show a new option of the API without a line of script", () => changed("/#search", (document) => {
@@ -843,6 +881,13 @@ describe("what goes wrong", () => {
     await context.close();
   });
 
+  test("a script that does not arrive is told in its tab", () => visit("/#models", async (page) => {
+    await page.route("**/page/explore.js", (route) => route.abort("connectionrefused"));
+    await page.getByRole("link", { name: "Explore" }).click();
+    await page.waitForSelector("#view-explore [role=alert]:not(:empty)");
+    assert.match(await text(page, "#view-explore [role=alert]"), /Nothing came back.*Try again/);
+  }, { failures: true }));
+
   test("what comes from an address is text, never markup", () => visit(`/#search?params=6.7B&gpu=${encodeURIComponent("<img src=x onerror=alert(1)>")}`, async (page) => {
     await page.waitForSelector("#search-gpu[aria-invalid=true]");
     assert.match(await text(page, "#search-gpu-error"), /<img src=x/);
@@ -966,8 +1011,8 @@ describe("everywhere", () => {
   test("light and dark both have enough contrast", async () => {
     const papers = [];
     for (const colorScheme of ["light", "dark"]) {
-      await visit(VIEWS.search[0], async (page) => {
-        await searched(page);
+      for (const [path, ready] of Object.values(VIEWS)) await visit(path, async (page) => {
+        await ready(page);
         const result = await page.evaluate(() => {
           const channels = (color) => color.match(/[\d.]+/g).slice(0, 3).map(Number);
           const shine = (color) => {
@@ -975,6 +1020,7 @@ describe("everywhere", () => {
             return 0.2126 * r + 0.7152 * g + 0.0722 * b;
           };
           const behind = (element) => {
+            if (element.parentElement.matches(".shares g")) return getComputedStyle(element.previousElementSibling).fill;
             for (let at = element; at; at = at.parentElement) {
               const color = getComputedStyle(at).backgroundColor;
               if (!/, 0\)$|transparent/.test(color)) return color;
@@ -982,7 +1028,7 @@ describe("everywhere", () => {
             return getComputedStyle(document.documentElement).backgroundColor;
           };
           const worst = [];
-          for (const element of document.querySelectorAll("h1, h2, p, th, td, a, label, button, summary, dt, dd, .hint, .ends, .own, .plot text")) {
+          for (const element of document.querySelectorAll("h1, h2, p, th, td, a, label, button, summary, dt, dd, .hint, .ends, .own, .plot text, .shares text")) {
             if (!element.getClientRects().length || element.textContent.trim() === "") continue;
             const style = getComputedStyle(element);
             const [front, back] = [shine(element.tagName === "text" ? style.fill : style.color), shine(behind(element))];
@@ -995,7 +1041,7 @@ describe("everywhere", () => {
         assert.deepEqual(result.worst, [], colorScheme);
       }, { colorScheme });
     }
-    assert.notEqual(papers[0], papers[1]);
+    assert.notEqual(papers[0], papers.at(-1));
   });
 
   test("a phone needs no sideways scrolling", async () => {
@@ -1034,6 +1080,8 @@ describe("everywhere", () => {
     const operations = Object.entries(document.paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
     const shown = (await page.$$eval("main section > h3", (all) => all.map((one) => one.innerText))).map(plain);
     assert.deepEqual(shown.sort(), operations.sort());
+    await page.locator("#post-v1-search summary", { hasText: /^Fields$/ }).click();
+    await page.locator("#post-v1-search tbody th").first().waitFor();
     const fields = await page.locator("#post-v1-search tbody th").allInnerTexts();
     for (const field of ["params", "like", "gpu", "workload.batch", "workload.mode"]) assert.ok(fields.includes(field), `${field} of ${fields}`);
     const trial = page.locator("#post-v1-predict-gemm");
@@ -1068,10 +1116,21 @@ describe("everywhere", () => {
     }
   });
 
+  test("the document shows the page", () => visit(VIEWS.predict[0], async (page) => {
+    const path = fileURLToPath(new URL("../../docs/page.png", import.meta.url));
+    await predicted(page);
+    await page.locator('#view-predict .plot[aria-label^="Operators under"]').focus();
+    await page.keyboard.press("End");
+    if (process.env.SHAPEWISE_BLESS !== undefined) await page.screenshot({ path, fullPage: true, clip: { x: 0, y: 0, width: 1240, height: 1500 } });
+    // Its width and height stand after the name of the first chunk.
+    const picture = readFileSync(path);
+    assert.deepEqual([picture.readUInt32BE(16), picture.readUInt32BE(20)], [1240, 1500]);
+  }));
+
   test("pictures are taken when asked for", { skip: !process.env.SHAPEWISE_SCREENSHOTS && "SHAPEWISE_SCREENSHOTS is not set" }, async () => {
     const folder = process.env.SHAPEWISE_SCREENSHOTS;
     mkdirSync(folder, { recursive: true });
-    for (const [kind, options] of Object.entries({ light: {}, dark: { colorScheme: "dark" }, phone: { viewport: { width: 360, height: 740 } } })) {
+    for (const [kind, options] of Object.entries({ light: {}, dark: { colorScheme: "dark" }, phone: { viewport: { width: 390, height: 844 } } })) {
       for (const [name, [path, ready]] of Object.entries(VIEWS)) {
         await visit(path, async (page) => {
           await ready(page);

@@ -31,7 +31,7 @@ export function mount() {
 	form = new Form(name, [
 		source.field,
 		// A published model has been `model` in addresses from the start; the field of that name is which predictor answers.
-		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", value: "gpt3-2.7b", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor", label: "Predictor" } }),
+		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", value: "gpt3-2.7b", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor" } }),
 	]);
 	work = desk(form, TABS[name]);
 	const element = source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(EXAMPLES));

@@ -48,11 +48,12 @@ answer = json.load(urllib.request.urlopen(urllib.request.Request(
     "${origin()}${path}", json.dumps(request).encode(), {"Content-Type": "application/json"})))`;
 }
 
-/** All three, folded away. `questions` are pairs of path and request; each asks once. */
-export function commands(command, path, requests) {
+/** All three, folded away, and what `started` starts: pairs of a name and a command. */
+export function commands(command, path, requests, started = []) {
 	const all = [requests].flat();
-	return more("The same from a shell or a script",
+	return more(`The same from a shell or a script${started.length ? `; launch flags of ${started.map(([name]) => name).join(", ")}` : ""}`,
 		copyable("Command line", all.map((one) => commandLine(command, one)).join("\n")),
 		copyable("curl", all.map((one) => curl(path, one)).join("\n")),
-		copyable("Python", python(path, all[0])));
+		copyable("Python", python(path, all[0])),
+		started.map(([name, text]) => copyable(name, text)));
 }

@@ -31,9 +31,10 @@ export function desk(form, submitLabel) {
 		note.textContent = "";
 	};
 	const wrong = (error) => {
-		if (!(error instanceof Problem)) throw error;
 		status.textContent = "";
 		put(alert, problemBox(error));
+		// A bug of the page is shown, too, and goes on to the console.
+		if (!(error instanceof Problem)) throw error;
 		form.show(error);
 	};
 

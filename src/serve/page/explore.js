@@ -19,8 +19,8 @@ const MOST_ROWS = 400;
 
 const COMPARED = ["gpu", "gpu2", "gpu3", "gpu4"];
 
-/** Fields of a workload that are seen beside those of the model itself. */
-const MAIN = ["mode", "batch", "seq"];
+/** Fields that are seen beside those of the model itself. */
+const MAIN = ["mode", "batch", "seq", "seq_kv", "causal", "dtype"];
 
 const EXAMPLES = [
 	["Waves of tiles on an A100", "#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100"],
@@ -46,7 +46,7 @@ function subject() {
 	if (!subjects.has(op)) {
 		const all = fields(SWEEP + op, { architecture: { label: "Published model" } }).filter((field) => field.path !== "gpu");
 		const form = new Form(name, all);
-		const visible = all.filter((field) => (field.group ? MAIN.includes(field.name) : field.path !== "model")).map((field) => field.name);
+		const visible = all.filter((field) => field.required || MAIN.includes(field.name) || (field.group === "Model" && field.name !== "window")).map((field) => field.name);
 		const shown = example(SWEEP + op);
 		const given = new Map(all.filter((field) => field.required).map((field) => [field.name, field.path === "architecture" ? MODEL : String(shown[field.path]).split(":").slice(0, 2).at(-1)]));
 		const sizes = new Map(all.filter((field) => field.kind === "range").map((field) => [field.name, { ...field, shown: String(shown[field.path]) }]));

@@ -89,11 +89,11 @@ export class Form {
 	/** Every field beside `shown`, folded away by group; the summary says how many of them are set. */
 	folded(shown) {
 		const late = ({ kind }) => ["set", "flag"].indexOf(kind);
-		const rest = [...this.fields.values()].filter((field) => !shown.includes(field.name)).sort((a, b) => late(a) - late(b));
-		const groups = [...new Set(rest.map((field) => field.group))].sort();
+		const rest = [...this.fields.values()].filter((field) => !shown.includes(field.name));
+		const groups = [...new Set(rest.map((field) => field.group))];
 		const summary = h("summary");
 		const box = h("details", { class: "options" }, summary, groups.map((group) => [
-			group && h("h3", null, label(group)), this.nodes(rest.filter((field) => field.group === group).map((field) => field.name))]));
+			group && h("h3", null, group), this.nodes(rest.filter((field) => field.group === group).sort((a, b) => late(a) - late(b)).map((field) => field.name))]));
 		const count = () => {
 			const set = [...this.query(rest.map((field) => field.name))].length;
 			summary.textContent = `More options${set ? ` (${set} set)` : ""}`;

@@ -70,9 +70,9 @@ export function basis(list) {
 	return all.map((one) => `${one.family} ${one.dtype}: ${one.stack ?? "roofline, nothing learned"}`).join("; ");
 }
 
-/** Named values as `batch 4, seq 2048, dtype bf16`; numbers and flags that are zero, off or as in `usual` are left out. */
+/** Named values as `batch 4, seq 2048, dtype bf16`; what is zero, off, none or as in `usual` is left out. */
 export function settings(values, usual = {}) {
-	const kept = ([key, value]) => (typeof value === "string" ? value !== "none" : value && typeof value !== "object" && String(value) !== usual[key]);
+	const kept = ([key, value]) => value && value !== "none" && typeof value !== "object" && String(value) !== usual[key];
 	const text = ([key, value]) => (value === true ? words(key) : `${words(key)} ${key === "bytes" ? bytes(value) : value}`);
 	return Object.entries(values).filter(kept).map(text).join(", ");
 }

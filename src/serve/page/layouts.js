@@ -15,7 +15,7 @@ import { TABS } from "./tabs.js";
 const MAIN = ["architecture", "config", "gpu", "gpus", "mode", "usd_per_gpu_hour"];
 
 /** A view of one question. */
-export function view({ name, lead, own, questions, besides, render }) {
+export function view({ name, lead, own, questions, besides, render, launched }) {
 	const path = `/v1/${name}`;
 	const source = new Source(name, "Model", "architecture");
 	let form;
@@ -26,12 +26,12 @@ export function view({ name, lead, own, questions, besides, render }) {
 			const request = source.request();
 			const answer = await send(path, request, signal);
 			const beside = await besides?.(request, answer, signal);
-			put(work.output, render(answer, beside), commands(name, path, request));
+			put(work.output, render(answer, beside), commands(name, path, request, launched?.(answer)));
 			work.say(`${format.grouped((answer.compared ?? answer.plans.flatMap((one) => one.layouts)).length)} ranked.`);
 		});
 	};
 	const mount = () => {
-		form = new Form(name, [source.field, ...fields(path, { architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { label: "Number of GPUs", value: "64", hint: "8:1024 scales in doublings" }, mode: { hint: "" }, model: { label: "Predictor" }, ...own() })]);
+		form = new Form(name, [source.field, ...fields(path, { architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { value: "64", hint: "8:1024 scales in doublings" }, mode: { hint: "" }, ...own() })]);
 		work = desk(form, TABS[name]);
 		const submit = (event) => {
 			event.preventDefault();

@@ -60,19 +60,19 @@ export const below = (prefix) => Object.keys(spec.paths).filter((path) => path.s
 export const example = (path) => content(spec.paths[path].post).example;
 
 /**
- * The fields of a form for a question, in the order of the document. `own` overrides single ones by path, null leaves
- * one out; a field of an inner object has its name as `group`.
+ * The fields of a form for a question, in the order of their groups. `own` overrides single ones by path, null leaves
+ * one out.
  */
 export function fields(path, own = {}) {
-	const walk = (schema, prefix, group, taken) => Object.entries(schema.properties ?? {}).flatMap(([key, raw]) => {
+	const walk = (schema, prefix, taken) => Object.entries(schema.properties ?? {}).flatMap(([key, raw]) => {
 		if (own[prefix + key] === null) return [];
 		const one = resolve(raw);
-		if (one.properties) return walk(one, `${prefix}${key}.`, key, Object.keys(schema.properties));
+		if (one.properties) return walk(one, `${prefix}${key}.`, Object.keys(schema.properties));
 		const field = input(one);
 		if (field.hint.toLowerCase().replace(/^the /, "") === key) field.hint = "";
-		return { name: taken.includes(key) ? prefix + key : key, path: prefix + key, label: label(key), group, required: schema.required?.includes(key), ...field, ...own[prefix + key] };
+		return { name: taken.includes(key) ? prefix + key : key, path: prefix + key, label: one.title ?? label(key), group: one["x-group"] ?? "Other", order: one["x-order"] ?? Infinity, required: schema.required?.includes(key), ...field, ...own[prefix + key] };
 	});
-	return walk(content(spec.paths[path].post).schema, "", "", []);
+	return walk(content(spec.paths[path].post).schema, "", []).sort((a, b) => a.order - b.order || 0);
 }
 
 /** What a question takes where sizes and flags are left out, by key. */

@@ -4,6 +4,7 @@ import { send } from "./api.js";
 import { facts, h, p, put, span, table } from "./dom.js";
 import * as format from "./format.js";
 import { ends, filled, heading, latencies, latencyHeadings, rates, view } from "./layouts.js";
+import { launches } from "./launch.js";
 import { gpuField, gpuTitle } from "./lists.js";
 import { plot } from "./plot.js";
 
@@ -18,6 +19,7 @@ export const { mount, show } = view({
 		["How training Llama 3 8B scales from 8 to 512 H100s", "#plan?architecture=llama-3-8b&gpu=h100&gpus=8:512"],
 	],
 	besides: engines,
+	launched: ({ model, seq, output, plans: [{ layouts: [first] }] }) => (first ? launches(model, first.workload, seq + (output ?? 0)) : []),
 	render: planned,
 });
 
@@ -38,6 +40,12 @@ function engines({ ttft_ms, tpot_ms, concurrency, confidence, ...request }, answ
 	return send("/v1/plan", { ...request, top: 100 }, signal).then(({ plans: [plan] }) => plan.layouts);
 }
 
+/** The points that no other beats in both, from left to right; more `x` is better by a sign of 1, worse by one of -1. */
+function front(points, sign) {
+	const sorted = [...points].sort((a, b) => sign * (b.x - a.x) || b.y - a.y);
+	return sorted.filter((one, at) => sorted.slice(0, at).every((other) => other.y < one.y)).sort((a, b) => a.x - b.x);
+}
+
 /** Throughput against the speed that each user sees, with the limit of the time per token. */
 function tradeoff(answer, all) {
 	const { tpot_us: tpot = Infinity, ttft_us: ttft = Infinity } = answer.limits ?? {};
@@ -46,8 +54,6 @@ function tradeoff(answer, all) {
 	if (timed.length < 2) return undefined;
 	const keeps = (one) => one.request.tpot_us <= tpot && one.request.ttft_us <= ttft;
 	const limited = Number.isFinite(Math.min(tpot, ttft));
-	const sorted = [...timed].sort((a, b) => at(b).x - at(a).x);
-	const front = sorted.filter((one, index) => sorted.slice(0, index).every((other) => at(other).y < at(one).y)).reverse();
 	const best = answer.plans[0].layouts.slice(0, 3);
 	const readout = p("readout", "Point at the plot, or focus it and use the arrow keys.");
 	const say = (one) => `${format.layout(one.workload, false)}, ${format.grouped(one.workload.batch)} requests each: ${format.tokens(at(one).y)} tokens/s per GPU, ${format.tokens(at(one).x)} per user; first token ${format.time(one.request.ttft_us)}, then ${format.time(one.request.tpot_us)} a token${limited && !keeps(one) ? "; misses a limit" : ""}`;
@@ -58,7 +64,7 @@ function tradeoff(answer, all) {
 		x: { label: "tokens/s per user", loose: true },
 		y: { label: "tokens/s per GPU", zero: true },
 		series: [
-			{ name: "best of all engines", kind: "line", tone: 2, points: front.map(at) },
+			{ name: "best of all engines", kind: "line", tone: 2, points: front(timed.map(at), 1) },
 			{ name: limited ? "engines within the limits" : "engines", kind: "points", symbol: "dot", tone: 0, points: dots(keeps) },
 			{ name: "beyond a limit", kind: "points", symbol: "ring", tone: 6, points: dots((one) => !keeps(one)) },
 			{ name: "ranked first", kind: "points", symbol: "diamond", tone: 1, points: best.map((one) => ({ ...at(one), text: `#${one.rank}` })) },
@@ -111,6 +117,7 @@ function plane(answer, plan) {
 		x: { label: "memory of the fullest GPU, GiB", loose: true },
 		y: { label: "tokens/s per GPU" },
 		series: [
+			{ name: "best for its memory", kind: "line", tone: 2, points: front([...plan.tried, ...plan.layouts].map((one) => point(one)), -1).map(({ x, y }) => ({ x, y })) },
 			{ name: "layouts that fit", kind: "points", symbol: "ring", tone: 2, points: plan.tried.map((one) => point(one)) },
 			{ name: "the fastest", kind: "points", symbol: "dot", tone: 0, points: plan.layouts.map((one) => point(one, plan.layouts.length <= 12 ? `#${one.rank}` : "")) },
 		],

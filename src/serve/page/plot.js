@@ -155,6 +155,7 @@ function body(one, spot, x, y, taken) {
 	}
 	if (one.kind === "points") {
 		for (const point of points) {
+			if (one.whiskers) parts.push(s("line", { class: "whisker", x1: x(point.x), x2: x(point.x), y1: y(point.low), y2: y(point.high) }));
 			parts.push(symbol(one.symbol, x(point.x), y(point.y), point.size));
 			if (point.text) parts.push(beside(point.text, x(point.x), y(point.y), taken));
 		}

@@ -6,6 +6,7 @@ import { desk, examples, problemBox } from "./desk.js";
 import { facts, h, p, put, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
+import { launches } from "./launch.js";
 import { gpuField, gpuTitle } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
 import { plot, sharesWithNames } from "./plot.js";
@@ -52,7 +53,7 @@ let work;
 export function mount() {
 	form = new Form(name, [source.field, ...fields(STEP, {
 		architecture: { label: "Published model", hint: "", value: "llama-3-8b", placeholder: "llama-3-8b, deepseek-v3, …" },
-		gpu: gpuField(), model: { label: "Predictor" }, "workload.mode": { value: "decode" },
+		gpu: gpuField(), "workload.mode": { value: "decode" },
 	})]);
 	work = desk(form, TABS[name]);
 	const panel = h("div", { class: "sliders" }, SLIDERS.map(([field, label, least, most]) => {
@@ -138,7 +139,7 @@ function render(step, figures, sweep, request) {
 			["rules", h("a", { href: href("check", query) }, "Check this shape against the sizing rules")],
 		]),
 		h("details", { class: "operators", open }, h("summary", null, `All ${step.lines.length} operators`), operators(step)),
-		commands("predict model", STEP, request));
+		commands("predict model", STEP, request, launches(step.model, step.workload, length(step))));
 }
 
 /** A figure of the GPU, if it was answered. */

@@ -70,7 +70,7 @@ function operation(path, method, op) {
 		p("", prose(op.summary ?? op.description)),
 		op.summary && op.description && op.description !== op.summary && p("sub", prose(op.description)),
 		parameters.length > 0 && fieldTable(`Parameters of ${path}`, parameters.map((one) => ({ name: `${one.name} (${one.in})`, required: one.required, type: typeText(resolve(one.schema)), usual: resolve(one.schema).default, text: one.description }))),
-		schema && fieldTable(`Fields of ${path}`, fields(schema)),
+		schema && lazily("Fields", () => fieldTable(`Fields of ${path}`, fields(schema))),
 		others.length > 0 && p("", prose(about)),
 		p("hint", "Answers: ", Object.entries(op.responses ?? {}).map(([status, raw], at) => [at > 0 && "; ", h("strong", null, status), " ", prose(resolve(raw).description)])),
 		answered && lazily("Fields of the answer", () => fieldTable(`Answer of ${path}`, fields(answered))),

@@ -75,7 +75,7 @@ function render(found, request, refused, gpu) {
 	put(work.output,
 		h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
 		p("sub", format.settings(found.workload, defaults("/v1/search"))),
-		found.sharded && p("note", h("strong", null, "Layout: "), `each shape runs under the fastest one that was found for it over ${format.grouped(gpus(found.workload))} GPUs; above is that of the baseline. Gpus, Global batch, TP, PP and Batch under “More options” set it; “No sharding” takes the ranks as they are.`),
+		found.sharded && p("note", h("strong", null, "Layout: "), `each shape runs under the fastest one that was found for it over ${format.grouped(gpus(found.workload))} GPUs; above is that of the baseline. “Parallelism” under “More options” sets it; “Ranks as they are” takes those.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
 		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “Export” under “More options” the search is free."),
 		reached(found),
@@ -223,7 +223,7 @@ function losses(found) {
 		x: { label: "tokens/s per GPU", loose: true },
 		y: { label: "loss over the baseline, 10⁻³ nats" },
 		series: [
-			{ name: "recommended, 90 % band", kind: "line", tone: 0, points: known.map(at) },
+			{ name: "recommended, with the 90 % interval of the loss", kind: "points", whiskers: true, tone: 0, points: known.map((one) => ({ ...at(one), text: `#${one.rank}` })) },
 			{ name: `baseline ${found.baseline.shape.name}`, kind: "points", symbol: "diamond", tone: 1, points: [{ x: found.baseline.tokens_per_s_per_gpu, y: 0 }] },
 		],
 		stops: known.map((one) => ({ x: at(one).x, spots: [{ y: at(one).y, tone: 0 }], text: `Shape ${one.rank}: ${format.tokens(at(one).x)} tokens/s per GPU, loss ${loss(one.loss)}` })),
