@@ -9,7 +9,7 @@ import { interval } from "./plot.js";
 export const { mount, show } = view({
 	name: "compare",
 	lead: "Which GPU for a model? Each with its best layout: tokens per second and GPU, node, watt and dollar, and how much of it is learned from measurements.",
-	own: () => ({ gpu: { kind: "text", size: "double", label: "GPUs", value: "h100,h200,b200", hint: "Names with commas between them, or all" }, gpus: { label: "GPUs of each", value: "8", kind: "whole", hint: "" }, architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-8b", placeholder: "llama-3-8b, …" } }),
+	own: () => ({ usd_per_gpu_hour: { size: "double" }, gpu: { kind: "text", size: "double", label: "GPUs", value: "h100,h200,b200", hint: "Names with commas between them, or all" }, gpus: { label: "GPUs of each", value: "8", kind: "whole", hint: "" }, architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-8b", placeholder: "llama-3-8b, …" } }),
 	questions: [
 		["What eight H100s, H200s or B200s cost, each at its price", "#compare?usd_per_gpu_hour=h100=2.5,h200=3.2,b200=5"],
 		["Llama 3 8B trained on eight of every GPU", "#compare?architecture=llama-3-8b&gpu=all&gpus=8"],
