@@ -533,7 +533,7 @@ pub struct EvaluateArgs {
     #[arg(long, required_unless_present_any = ["runs", "loss"], num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
     /// Whose tables they are; native is our own schema, auto is what the columns of each table tell.
-    #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].iter().chain(PUBLISHERS)))]
+    #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].into_iter().chain(publishers())))]
     pub from: String,
     /// Measured whole models (docs/runs.md), judged instead of timing tables; `--gpu` and `--stack` choose them by GPU and software.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["from", "kept_out"])]
@@ -594,7 +594,7 @@ pub const AUTO: &str = "auto";
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// Whose tables they are; native merges files of our own, such as shards of a plan.
-    #[arg(value_parser = PossibleValuesParser::new([NATIVE].iter().chain(PUBLISHERS)))]
+    #[arg(value_parser = PossibleValuesParser::new([NATIVE].into_iter().chain(publishers())))]
     pub source: String,
     /// The tables, as they are published: the GPU of a file that does not name it is that of its folder or the one of
     /// `--gpu`.
@@ -651,9 +651,14 @@ pub const NATIVE: &str = "native";
 
 /// Publishers whose tables can be imported; none in a build without importers.
 #[cfg(feature = "dataset")]
-const PUBLISHERS: &[&str] = &crate::dataset::Source::NAMES;
+fn publishers() -> impl Iterator<Item = &'static str> {
+    crate::dataset::Source::all().map(crate::dataset::Source::name)
+}
+
 #[cfg(not(feature = "dataset"))]
-const PUBLISHERS: &[&str] = &[];
+fn publishers() -> impl Iterator<Item = &'static str> {
+    std::iter::empty()
+}
 
 /// Reads a count of things.
 fn count(text: &str) -> Result<u64, String> {

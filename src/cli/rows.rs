@@ -34,7 +34,7 @@ pub(super) fn named(paths: &[PathBuf]) -> String {
 
 /// The same with anchors, repeats, warm caches and other algorithms.
 pub(super) fn read_all(from: &str, paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
-    let table = match Source::parse(from) {
+    let table = match Source::find(from) {
         Some(source) => dataset::import(source, paths, filter)?,
         None if from == AUTO => recognised(paths, filter, gpus)?,
         None => native(paths, filter, gpus)?,

@@ -134,7 +134,9 @@ pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
     let mut draft = Draft::new("".into(), "".into(), Arc::default());
     for batch in file.batches(&names, None)? {
         let batch = batch?;
-        let cells = columns.iter().map(|column| Cells::new(&batch, column));
+        let cells = columns
+            .iter()
+            .map(|column| Cells::new(&batch, column.name, column.kind()));
         let cells: Vec<Cells<'_>> = cells.collect::<Result<_>>()?;
         rows.reserve(batch.len());
         for row in 0..batch.len() {
@@ -154,12 +156,12 @@ pub(super) enum Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    pub(super) fn new(batch: &'a Batch<'_>, column: &Column) -> Result<Self> {
-        Ok(match column.kind() {
-            Kind::Text => Self::Texts(batch.texts(column.name)?),
-            Kind::Whole => Self::Wholes(batch.counts(column.name)?),
-            Kind::Real => Self::Reals(batch.numbers(column.name)?),
-            Kind::Flag => Self::Flags(batch.flags(column.name)?),
+    pub(super) fn new(batch: &'a Batch<'_>, column: &str, kind: Kind) -> Result<Self> {
+        Ok(match kind {
+            Kind::Text => Self::Texts(batch.texts(column)?),
+            Kind::Whole => Self::Wholes(batch.counts(column)?),
+            Kind::Real => Self::Reals(batch.numbers(column)?),
+            Kind::Flag => Self::Flags(batch.flags(column)?),
         })
     }
 

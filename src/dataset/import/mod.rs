@@ -1,102 +1,77 @@
-//! Importing public timing tables: one importer per source, one loop for all.
+//! Importing public timing tables: a map of `data/imports` for each source, one loop for all.
 //!
-//! An importer says what a file of its source holds, judged by the file's columns: which text
-//! columns name the GPU and the stack, and how one row becomes an operator and a time. The loop
-//! reads those texts first, so that rows the caller did not ask for are never decoded.
+//! A map says what a file of its source holds, judged by the file's columns: which of them name the GPU and the stack, and how
+//! one row becomes operators and times. The loop reads those columns first, so that rows the caller did not ask for are never
+//! decoded.
 
-mod aiconfigurator;
-mod aiter;
+mod code;
 mod cookbook;
-mod llmservingsim;
-mod neusight;
-mod pipeweave;
-mod publications;
-mod vidur;
-mod xla;
+mod formula;
+mod map;
 
 use super::alarms::objection;
-use super::columns::{Batch, Parquet, Supplied, Texts};
+use super::column::Cell;
+use super::columns::{Parquet, Supplied, Texts};
+use super::file::Cells;
 use super::schema;
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::units::Seconds;
+use map::{MAPS, Map};
 use rayon::prelude::*;
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-named_enum! {
-    /// A publisher of timing tables whose files can be imported.
-    Source {
-        /// ai-dynamo/aiconfigurator: GEMM, attention and collectives of serving stacks.
-        Aiconfigurator = "aiconfigurator",
-        /// EleutherAI/cookbook: the raw sweeps of arXiv 2401.14489.
-        Cookbook = "cookbook",
-        /// sitar-lab/NeuSight: random fp32 shapes on GPUs from P4 to H100.
-        Neusight = "neusight",
-        /// ROCm/aiter: the fastest GEMM or layer of experts of a tuner on MI300X and MI355X.
-        Aiter = "aiter",
-        /// zksainx/pipeweave: fp8 GEMMs on Hopper.
-        Pipeweave = "pipeweave",
-        /// microsoft/vidur and zksainx/pipeweave: collectives on DGX nodes, memory-bound kernels of a layer.
-        Vidur = "vidur",
-        /// XLA's cost tables: collectives and GEMMs on NVIDIA and AMD GPUs.
-        Xla = "xla",
-        /// casys-kaist/LLMServingSim: layers of served models.
-        Llmservingsim = "llmservingsim",
-        /// Single publications: attention and memory-bound kernels forward and backward, GEMMs, collectives.
-        Publications = "publications",
-    }
-}
-
-/// What one source publishes, and how it is read; its file in this folder defines it.
-struct Importer {
-    /// Repository and commit.
-    repository: &'static str,
-    /// SPDX name of its licence.
-    licence: &'static str,
-    /// What its files hold, for messages.
-    tables: &'static str,
-    /// How to read a file, judged by its columns; none where it is not of this source.
-    recipe: fn(&Parquet) -> Option<Recipe>,
-}
+/// A publisher of timing tables whose files can be imported: a file of `data/imports`.
+#[derive(Clone, Copy)]
+pub struct Source(&'static Map);
 
 impl Source {
-    const fn importer(self) -> &'static Importer {
-        match self {
-            Self::Aiconfigurator => &aiconfigurator::IMPORTER,
-            Self::Cookbook => &cookbook::IMPORTER,
-            Self::Neusight => &neusight::IMPORTER,
-            Self::Aiter => &aiter::IMPORTER,
-            Self::Pipeweave => &pipeweave::IMPORTER,
-            Self::Vidur => &vidur::IMPORTER,
-            Self::Xla => &xla::IMPORTER,
-            Self::Llmservingsim => &llmservingsim::IMPORTER,
-            Self::Publications => &publications::IMPORTER,
-        }
+    /// All of them, by name.
+    pub fn all() -> impl Iterator<Item = Self> {
+        MAPS.values().map(Self)
     }
 
-    /// The source whose tables have the columns of this file; nothing where none has.
+    /// The source of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        MAPS.get(name).map(Self)
+    }
+
+    /// The name of its file, used on the command line.
+    pub const fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// The source whose tables have the columns of this file; `None` if none has.
     pub fn recognise(path: &Path, filter: &Filter) -> Result<Option<Self>> {
-        if cookbook::is_log(path) {
-            return Ok(Some(Self::Cookbook));
-        }
-        let mut file = Parquet::open(path)?;
-        let known = |source: &Self| source.recipe(&mut file, path, filter).is_some();
-        Ok(Self::ALL.into_iter().find(known))
+        let mut file = open(path)?;
+        let known = |source: &Self| source.table(&mut file, path, filter).is_some();
+        Ok(Self::all().find(known))
     }
 
-    /// How to read this file, whose missing columns are supplied; none where it is not of this source.
-    fn recipe(self, file: &mut Parquet, path: &Path, filter: &Filter) -> Option<Recipe> {
-        match self {
-            Self::Aiconfigurator => file.supply(aiconfigurator::supplied(path, filter)),
-            Self::Cookbook => file.supply(cookbook::supplied(path, filter)),
-            _ => file.supply([]),
-        }
-        (self.importer().recipe)(file)
+    /// How to read this file, whose missing columns are supplied; `None` if it is not of this source.
+    fn table(self, file: &mut Parquet, path: &Path, filter: &Filter) -> Option<&'static map::Table> {
+        file.supply(self.0.supplied(path, filter));
+        self.0.table(file)
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Opens a table, or a log of cookbook as one.
+fn open(path: &Path) -> Result<Parquet> {
+    match cookbook::is_log(path) {
+        true => cookbook::open_log(path),
+        false => Parquet::open(path),
     }
 }
 
@@ -130,40 +105,16 @@ pub fn import<P: AsRef<Path> + Sync>(source: Source, paths: &[P], filter: &Filte
     Ok(all)
 }
 
-/// Unit of times in tables.
-const MILLISECOND: Seconds = Seconds::from_secs(1e-3);
-
-/// Unit of times in tables.
-const MICROSECOND: Seconds = Seconds::from_secs(1e-6);
-
 /// Why a row is not kept.
 type Reason = String;
 
 /// Why a row with this text in a column is not kept.
 fn unknown(column: &str, value: Option<&str>) -> Reason {
     format!(
-        "`{column}` is {}, which is no operand format or pattern of ours",
+        "`{column}` is {}, which is no operator, format or pattern of ours",
         value.unwrap_or("null")
     )
 }
-
-/// How to read a file of some source.
-struct Recipe {
-    /// Text columns that name the GPU and the stack.
-    identity: &'static [&'static str],
-    /// From the texts in those columns to the GPU, as the source calls it, and the stack.
-    identify: fn(&[&str]) -> (String, String),
-    /// The columns that `readers` need.
-    columns: &'static [&'static str],
-    /// Resolve the columns of a batch, one for each operator of a row.
-    readers: Vec<Resolve>,
-}
-
-/// Resolves the columns of a batch.
-type Resolve = for<'a> fn(&'a Batch<'_>) -> Result<Reader<'a>>;
-
-/// Reads one row of a batch, or says why it is not kept.
-type Reader<'a> = Box<dyn Fn(usize) -> std::result::Result<Reading<'a>, Reason> + 'a>;
 
 /// What a row says besides GPU and stack.
 struct Reading<'a> {
@@ -171,18 +122,6 @@ struct Reading<'a> {
     time: Seconds,
     group: Option<u64>,
     libraries: Option<&'a str>,
-}
-
-impl Reading<'_> {
-    /// Of a table that states neither group nor libraries.
-    const fn new(op: Op, time: Seconds) -> Self {
-        Self {
-            op,
-            time,
-            group: None,
-            libraries: None,
-        }
-    }
 }
 
 /// A GPU and a stack.
@@ -196,19 +135,16 @@ struct Place {
 type Run = (Range<usize>, Arc<Place>);
 
 fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
-    let mut file = match source {
-        Source::Cookbook => cookbook::open(path)?,
-        _ => Parquet::open(path)?,
-    };
-    let recipe = source.recipe(&mut file, path, wanted).ok_or_else(|| {
+    let mut file = open(path)?;
+    let about = source.table(&mut file, path, wanted).ok_or_else(|| {
         Error::bad_input(format!(
             "{}: no table of {} has these columns; allowed: {}",
             file.place(),
             source.name(),
-            source.importer().tables
+            source.0.holds
         ))
     })?;
-    let (runs, skipped) = locate(&file, &recipe, wanted)?;
+    let (runs, skipped) = locate(&file, about, wanted)?;
     let ranges: Vec<Range<usize>> = runs.iter().map(|(range, _)| range.clone()).collect();
     let mut places = runs
         .iter()
@@ -218,18 +154,19 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
         rows: Vec::with_capacity(ranges.iter().map(Range::len).sum()),
         skipped,
     };
-    for batch in file.batches(recipe.columns, Some(&ranges))? {
+    let columns = &about.columns.0;
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    for batch in file.batches(&names, Some(&ranges))? {
         let batch = batch?;
-        let readers = recipe.readers.iter().map(|resolve| resolve(&batch));
-        let readers: Vec<Reader<'_>> = readers.collect::<Result<_>>()?;
+        let cells = columns.iter().map(|&(name, kind)| Cells::new(&batch, name, kind));
+        let cells: Vec<Cells<'_>> = cells.collect::<Result<_>>()?;
         for (row, (number, place)) in (0..batch.len()).zip(&mut places) {
-            for read in &readers {
-                let kept = read(row).and_then(|reading| keep(reading, place, &mut origins));
-                match kept {
+            about.read(&|column| cells[column].get(row), |reading| {
+                match reading.and_then(|reading| keep(reading, place, &mut origins)) {
                     Ok(row) => table.rows.push(row),
                     Err(reason) => table.skipped.add_at(&reason, 1, || Some(file.position(number))),
                 }
-            }
+            });
         }
     }
     table.rows.shrink_to_fit();
@@ -256,14 +193,14 @@ fn keep(reading: Reading<'_>, place: &Place, origins: &mut Origins) -> std::resu
 }
 
 /// Finds the rows of wanted GPUs and stacks from the identifying columns alone.
-fn locate(file: &Parquet, recipe: &Recipe, wanted: &Filter) -> Result<(Vec<Run>, Skipped)> {
+fn locate(file: &Parquet, table: &map::Table, wanted: &Filter) -> Result<(Vec<Run>, Skipped)> {
     let mut runs: Vec<Run> = Vec::new();
     let mut skipped = Skipped::default();
     let mut known: HashMap<Vec<String>, std::result::Result<Arc<Place>, Reason>> = HashMap::new();
     let mut next_row = 0;
-    for batch in file.batches(recipe.identity, None)? {
+    for batch in file.batches(&table.identity, None)? {
         let batch = batch?;
-        let columns = recipe.identity.iter().map(|column| batch.texts(column));
+        let columns = table.identity.iter().map(|column| batch.texts(column));
         let columns: Vec<Texts<'_>> = columns.collect::<Result<_>>()?;
         let same = |a: usize, b: usize| columns.iter().all(|texts| texts.key(a) == texts.key(b));
         let mut start = 0;
@@ -275,7 +212,7 @@ fn locate(file: &Parquet, recipe: &Recipe, wanted: &Filter) -> Result<(Vec<Run>,
             let texts: Vec<&str> = texts.collect();
             let decided = known
                 .entry(texts.iter().map(|&text| text.to_owned()).collect())
-                .or_insert_with(|| wanted.place((recipe.identify)(&texts)));
+                .or_insert_with(|| wanted.place(table.identify(&|column| Some(Cell::Text(texts[column])))));
             match decided {
                 Ok(place) => runs.push((next_row + start..next_row + end, Arc::clone(place))),
                 Err(reason) => {
@@ -358,11 +295,13 @@ impl Origins {
     }
 
     fn get(&mut self, libraries: Option<&str>) -> Arc<Origin> {
-        let importer = self.source.importer();
+        let Map {
+            repository, licence, ..
+        } = self.source.0;
         let new = || {
             Arc::new(Origin {
-                source: importer.repository.to_owned(),
-                licence: importer.licence.to_owned(),
+                source: (*repository).to_owned(),
+                licence: (*licence).to_owned(),
                 libraries: libraries.map(str::to_owned),
             })
         };

@@ -1,0 +1,381 @@
+//! Importers as data: `data/imports/NAME.toml` says what the tables of the source `NAME` hold, and this reads them.
+//!
+//! A file is of the first `[[table]]` all of whose columns it has: those that its formulas read and those in `has`. The keys of
+//! [`RawRule`] are those of a table, too; other keys are fields of the operator. Rules apply in order, the later over the
+//! earlier. [`formula`](super::formula) says what formulas, conditions and texts are.
+
+use super::code::Function;
+use super::formula::{Cells, Columns, Of, matches, text};
+use super::{Filter, Reading, Reason, unknown};
+use crate::dataset::column::{Cell, Kind};
+use crate::dataset::columns::{Parquet, Supplied};
+use crate::gpu::Gpu;
+use crate::ops::{Dimension, Domain, Op, OpKind, Value};
+use crate::toml_text;
+use crate::units::Seconds;
+use include_dir::{Dir, include_dir};
+use serde::Deserialize;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/imports");
+
+/// What one source publishes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    /// Repository and commit.
+    repository: String,
+    /// SPDX name of its licence.
+    licence: String,
+    /// What its files hold, for messages.
+    holds: String,
+    /// Other names of columns, each with the name that formulas use.
+    #[serde(default)]
+    same: BTreeMap<String, String>,
+    /// Columns that are null where a file lacks them.
+    #[serde(default)]
+    null: Vec<String>,
+    /// What holds of every table.
+    #[serde(default)]
+    every: RawRule,
+    #[serde(default)]
+    place: Vec<RawPlace>,
+    table: Vec<RawTable>,
+}
+
+#[derive(Deserialize)]
+struct RawTable {
+    /// Columns that the file has besides those that are read.
+    #[serde(default)]
+    has: Vec<String>,
+    /// Times below this one, which are rounded to 1 us, are left out.
+    #[serde(default)]
+    least_us: f64,
+    /// Besides those of every table.
+    #[serde(default)]
+    place: Vec<RawPlace>,
+    #[serde(flatten)]
+    base: RawRule,
+    #[serde(default)]
+    rules: Vec<RawRule>,
+    /// Operators of a row, each of which holds or not; one, if there are none of these.
+    #[serde(default)]
+    operators: Vec<RawRule>,
+}
+
+/// Where rows were timed: the last GPU that holds, all texts of the stack that hold.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPlace {
+    when: Option<String>,
+    gpu: Option<String>,
+    #[serde(default)]
+    stack: String,
+}
+
+/// What rows are, all or those of a condition.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawRule {
+    when: Option<String>,
+    /// Leaves the row out, for this reason.
+    leave_out: Option<String>,
+    /// Leaves the row out, as the text in this column is not known.
+    unknown: Option<String>,
+    /// Another operator, whose fields are read anew.
+    op: Option<OpKind>,
+    /// Code that makes the operator.
+    function: Option<RawFunction>,
+    /// Formula of the time.
+    seconds: Option<String>,
+    /// Column that names the libraries below the stack.
+    libraries: Option<String>,
+    /// Formula of what rows have in common that are held out together; 0 for none.
+    group: Option<String>,
+    /// Fields of the operator: a constant, a formula or condition, or `{ column = { text = "name" } }`.
+    #[serde(flatten)]
+    fields: BTreeMap<String, Json>,
+}
+
+/// What a function reads.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFunction {
+    name: Function,
+    /// Columns.
+    texts: Vec<String>,
+    /// Formula.
+    #[serde(default = "nothing")]
+    size: String,
+}
+
+fn nothing() -> String {
+    "0".to_owned()
+}
+
+/// What one source publishes, and how it is read.
+pub(super) struct Map {
+    pub name: &'static str,
+    pub repository: &'static str,
+    pub licence: &'static str,
+    pub holds: &'static str,
+    raw: &'static Raw,
+    tables: Vec<Table>,
+}
+
+/// How to read the rows of one kind of file.
+pub(super) struct Table {
+    has: Columns,
+    /// Columns that say where a row was timed.
+    pub identity: Vec<&'static str>,
+    places: Vec<Place>,
+    /// Columns that the rest reads.
+    pub columns: Columns,
+    rules: Vec<Rule>,
+    operators: Vec<Rule>,
+    least: Seconds,
+}
+
+struct Place {
+    when: Of<bool>,
+    gpu: Option<Of<String>>,
+    stack: Of<String>,
+}
+
+struct Rule {
+    when: Of<bool>,
+    leave_out: Option<Of<Reason>>,
+    op: Option<Of<Result<Op, Reason>>>,
+    seconds: Option<Of<f64>>,
+    libraries: Option<usize>,
+    group: Option<Of<f64>>,
+    fields: Vec<(&'static Dimension, Field)>,
+}
+
+type Field = Of<Result<Value, Reason>>;
+
+/// The maps of all sources, by name.
+pub(super) static MAPS: LazyLock<BTreeMap<&str, Map>> = LazyLock::new(|| {
+    let maps = FILES.files().map(|file| {
+        let name = file
+            .path()
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .expect("a name in UTF-8");
+        let text = file.contents_utf8().expect("a text");
+        let raw = toml_text::parse(text, &file.path().display().to_string());
+        let raw: &'static Raw = Box::leak(Box::new(raw.expect("a file that tests read")));
+        let map = Map {
+            name,
+            repository: &raw.repository,
+            licence: &raw.licence,
+            holds: &raw.holds,
+            raw,
+            tables: raw.table.iter().map(|table| Table::of(raw, table)).collect(),
+        };
+        (name, map)
+    });
+    maps.collect()
+});
+
+impl Map {
+    /// How to read a file with these columns; `None` if it is not of this source.
+    pub fn table(&self, file: &Parquet) -> Option<&Table> {
+        let has = |columns: &Columns| columns.0.iter().all(|(name, _)| file.has(name));
+        let mut tables = self.tables.iter();
+        tables.find(|table| has(&table.has) && has(&table.columns))
+    }
+
+    /// What files lack as they are published: the nearest part of the path that names a GPU, the name of the file as `table`,
+    /// and the GPU that is asked for where nothing names another.
+    pub fn supplied(&'static self, path: &Path, filter: &Filter) -> Vec<(&'static str, Supplied)> {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
+        let folders = path.ancestors().skip(1);
+        let folders = folders.filter_map(|folder| folder.file_name()?.to_str());
+        let gpu = std::iter::once(stem)
+            .chain(folders)
+            .find(|name| Gpu::find(name).is_ok());
+        let text = |text: &str| Supplied::Text(text.to_owned());
+        let table = stem.strip_suffix("_perf").unwrap_or(stem);
+        let same = self.raw.same.iter();
+        let null = self.raw.null.iter();
+        let asked = filter.supplied().filter(|(name, _)| *name == "gpu");
+        gpu.map(|name| ("gpu", text(name)))
+            .into_iter()
+            .chain(same.map(|(other, name)| (name.as_str(), Supplied::Same(other))))
+            .chain(asked)
+            .chain([("table", text(table))])
+            .chain(null.map(|name| (name.as_str(), Supplied::Null)))
+            .collect()
+    }
+}
+
+impl Table {
+    fn of(map: &'static Raw, raw: &'static RawTable) -> Self {
+        let (mut identity, mut columns) = (Columns::default(), Columns::default());
+        let has = raw.has.iter().map(|name| (name.as_str(), Kind::Text)).collect();
+        let places = map.place.iter().chain(&raw.place).map(|place| Place {
+            when: when(place.when.as_ref(), &mut identity),
+            gpu: place.gpu.as_ref().map(|gpu| identity.text(gpu)),
+            stack: identity.text(&place.stack),
+        });
+        let places = places.collect();
+        let rules = [&map.every, &raw.base].into_iter().chain(&raw.rules);
+        let kind = rules.clone().find_map(|rule| rule.op).expect("a table of an operator");
+        let mut read = |rule| Rule::of(rule, kind, &mut columns);
+        Self {
+            has: Columns(has),
+            identity: identity.0.iter().map(|(name, _)| *name).collect(),
+            places,
+            rules: rules.map(&mut read).collect(),
+            operators: raw.operators.iter().map(&mut read).collect(),
+            least: Seconds::from_micros(raw.least_us),
+            columns,
+        }
+    }
+
+    /// GPU and stack, from the texts in the columns `identity`.
+    pub fn identify(&self, cells: Cells<'_, '_>) -> (String, String) {
+        let (mut gpu, mut stack) = (String::new(), String::new());
+        for place in self.places.iter().filter(|place| (place.when)(cells)) {
+            gpu = place.gpu.as_ref().map_or(gpu, |named| named(cells));
+            stack += &(place.stack)(cells);
+        }
+        (gpu, stack)
+    }
+
+    /// Hands on what each operator of a row says.
+    pub fn read<'a>(&self, cells: Cells<'_, 'a>, mut each: impl FnMut(Result<Reading<'a>, Reason>)) {
+        if self.operators.is_empty() {
+            each(self.reading(cells, None));
+        }
+        for operator in self.operators.iter().filter(|operator| (operator.when)(cells)) {
+            each(self.reading(cells, Some(operator)));
+        }
+    }
+
+    fn reading<'a>(&self, cells: Cells<'_, 'a>, operator: Option<&Rule>) -> Result<Reading<'a>, Reason> {
+        let rules = || self.rules.iter().filter(|rule| (rule.when)(cells)).chain(operator);
+        if let Some(reason) = rules().find_map(|rule| rule.leave_out.as_ref()) {
+            return Err(reason(cells));
+        }
+        let mut reading = Reading {
+            op: OpKind::Gemm.smallest(),
+            time: Seconds::ZERO,
+            group: None,
+            libraries: None,
+        };
+        for rule in rules() {
+            if let Some(op) = &rule.op {
+                reading.op = op(cells)?;
+            }
+            for (dimension, field) in &rule.fields {
+                let is_set = dimension.set(&mut reading.op, field(cells)?);
+                debug_assert!(is_set, "`{}` is no field of this operator", dimension.name);
+            }
+            if let Some(seconds) = &rule.seconds {
+                reading.time = Seconds::from_secs(seconds(cells));
+            }
+            if let Some(group) = &rule.group {
+                reading.group = Some(group(cells) as u64).filter(|&group| group > 0);
+            }
+            if let Some(libraries) = rule.libraries {
+                reading.libraries = cells(libraries).and_then(Cell::text);
+            }
+        }
+        match reading.time < self.least {
+            true => Err(format!("less than {} us, rounded to 1 us", self.least.micros())),
+            false => Ok(reading),
+        }
+    }
+}
+
+/// A condition; always true where there is none.
+fn when(text: Option<&'static String>, columns: &mut Columns) -> Of<bool> {
+    text.map_or_else(
+        || Box::new(|_: Cells<'_, '_>| true) as Of<bool>,
+        |text| columns.condition(text),
+    )
+}
+
+impl Rule {
+    fn of(raw: &'static RawRule, kind: OpKind, columns: &mut Columns) -> Self {
+        let kind = raw.op.unwrap_or(kind);
+        let fields = raw.fields.iter().map(|(name, content)| {
+            let dimension = kind.dimensions().iter().find(|dimension| dimension.name == name);
+            let dimension = dimension.unwrap_or_else(|| panic!("`{name}` is no key and no field of {kind}"));
+            (dimension, field(dimension.domain, content, columns))
+        });
+        let fields = fields.collect();
+        let unknown = raw.unknown.as_deref().map(|column| -> Of<Reason> {
+            let place = columns.place(column, Kind::Text);
+            Box::new(move |cells| unknown(column, cells(place).and_then(Cell::text)))
+        });
+        let op = raw
+            .op
+            .map(|kind| -> Of<Result<Op, Reason>> { Box::new(move |_| Ok(kind.smallest())) });
+        let made = raw.function.as_ref().map(|function| -> Of<Result<Op, Reason>> {
+            let places = function.texts.iter().map(|name| columns.place(name, Kind::Text));
+            let (code, places) = (function.name, places.collect::<Vec<_>>());
+            let size = columns.number(&function.size);
+            Box::new(move |cells| {
+                let texts: Vec<&str> = places.iter().map(|&place| text(cells, place)).collect();
+                code.operator(&texts, size(cells).round() as u64)
+            })
+        });
+        Self {
+            fields,
+            op: made.or(op),
+            when: when(raw.when.as_ref(), columns),
+            leave_out: unknown.or_else(|| raw.leave_out.as_ref().map(|reason| columns.text(reason))),
+            libraries: raw.libraries.as_ref().map(|name| columns.place(name, Kind::Text)),
+            seconds: raw.seconds.as_ref().map(|formula| columns.number(formula)),
+            group: raw.group.as_ref().map(|formula| columns.number(formula)),
+        }
+    }
+}
+
+/// How a field is read.
+fn field(domain: Domain, content: &'static Json, columns: &mut Columns) -> Field {
+    let constant = |text: &str| domain.parse(text);
+    match content {
+        Json::Object(names) => {
+            let (column, names) = names.iter().next().expect("a column");
+            let place = columns.place(column, Kind::Text);
+            let names = names
+                .as_object()
+                .expect("texts with the names that they stand for")
+                .iter();
+            let names = names.map(|(text, name)| {
+                let value = name.as_str().and_then(|name| constant(name).ok());
+                (text.as_bytes(), value.expect("a name of the field"))
+            });
+            let names: Vec<(&[u8], Value)> = names.collect();
+            Box::new(move |cells| {
+                let own = text(cells, place).as_bytes();
+                let known = names.iter().find(|(pattern, _)| matches(pattern, own));
+                let known = known.map(|(_, value)| *value);
+                known.ok_or_else(|| unknown(column, cells(place).and_then(Cell::text)))
+            })
+        }
+        Json::String(text) => match (constant(text), domain) {
+            (Ok(value), _) => Box::new(move |_| Ok(value)),
+            (Err(_), Domain::Count { .. }) => {
+                let number = columns.number(text);
+                Box::new(move |cells| Ok(Value::Count(number(cells).round() as u64)))
+            }
+            (Err(_), Domain::Flag) => {
+                let flag = columns.condition(text);
+                Box::new(move |cells| Ok(Value::Flag(flag(cells))))
+            }
+            (Err(allowed), Domain::Choice(_)) => panic!("`{text}` is no name; allowed: {allowed}"),
+        },
+        other => {
+            let value = constant(&other.to_string()).expect("a value of the field");
+            Box::new(move |_| Ok(value))
+        }
+    }
+}
