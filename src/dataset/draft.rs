@@ -61,16 +61,22 @@ impl Draft {
             self.row.origin = Arc::clone(shared.or_insert_with(|| Arc::new(key)));
         }
         if self.is_measured {
-            let (tile, cluster) = (self.tile, self.cluster);
-            self.kernel.tile = tile.0.zip(tile.1);
-            self.kernel.cluster = cluster.0.zip(cluster.1);
-            let kernel = std::mem::take(&mut self.kernel);
+            let kernel = self.kernel();
             self.measured.kernel = (kernel != Kernel::default()).then_some(kernel);
             let measured = std::mem::replace(&mut self.measured, unmeasured(""));
             self.row.measured = Some(Box::new(measured));
         }
         schema::check(&self.row)?;
         Ok(std::mem::replace(&mut self.row, self.blank.clone()))
+    }
+
+    /// The algorithm, which is read.
+    pub fn kernel(&mut self) -> Kernel {
+        Kernel {
+            tile: self.tile.0.zip(self.tile.1),
+            cluster: self.cluster.0.zip(self.cluster.1),
+            ..std::mem::take(&mut self.kernel)
+        }
     }
 
     /// Begins what `measure` adds; without it the columns after it are left out.
@@ -103,7 +109,7 @@ impl Draft {
 }
 
 /// What the columns fill in; those that `measure` always writes are asked for.
-fn unmeasured(set: &str) -> Measured {
+pub(super) fn unmeasured(set: &str) -> Measured {
     Measured {
         set: set.to_owned(),
         role: Role::Plan,

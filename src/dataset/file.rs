@@ -6,7 +6,7 @@
 //! with the columns of the newest layout that they have.
 
 use super::column::{Cell, Column, Kind, Presence};
-use super::columns::write::{self, Field, Values};
+use super::columns::write::{self, Field};
 use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
 use super::draft::Draft;
 use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
@@ -79,14 +79,8 @@ fn encode(rows: &[Row], gpus: &GpuCatalog, properties: &[(&str, String)]) -> par
             may_be_null: column.presence != Presence::Always,
         })
         .collect();
-    write::encode(&fields, properties, rows.len(), |field, part| {
-        let cells = rows[part].iter().map(|row| columns[field].get(row));
-        match fields[field].kind {
-            Kind::Text => Values::Texts(cells.map(|cell| cell?.text()).collect()),
-            Kind::Whole => Values::Wholes(cells.map(|cell| cell?.whole()).collect()),
-            Kind::Real => Values::Reals(cells.map(|cell| cell?.real()).collect()),
-            Kind::Flag => Values::Flags(cells.map(|cell| cell?.flag()).collect()),
-        }
+    write::encode(&fields, properties, rows.len(), |field, row| {
+        columns[field].get(&rows[row])
     })
 }
 

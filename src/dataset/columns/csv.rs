@@ -1,7 +1,7 @@
 //! Tables in CSV as Parquet files of texts, so that one reader serves both; what a text stands for is known when a column is asked for.
 
-use super::write::{self, Field, Values};
-use crate::dataset::column::Kind;
+use super::write::{self, Field};
+use crate::dataset::column::{Cell, Kind};
 use crate::error::{Error, Result};
 use csv::{ReaderBuilder, StringRecord, Trim};
 use std::path::Path;
@@ -29,10 +29,9 @@ pub(super) fn to_parquet(content: &[u8], place: &str) -> Result<Vec<u8>> {
         may_be_null: true,
     });
     let fields: Vec<Field<'_>> = fields.collect();
-    let encoded = write::encode(&fields, vec![], records.len(), |column, rows| {
-        let cells = records[rows].iter().map(|record| record.get(column));
-        let stated = cells.map(|cell| cell.filter(|text| !text.is_empty()));
-        Values::Texts(stated.collect())
+    let encoded = write::encode(&fields, vec![], records.len(), |column, row| {
+        let cell = records[row].get(column);
+        cell.filter(|text| !text.is_empty()).map(Cell::Text)
     });
     encoded.map_err(|error| {
         Error::bad_input(format!(

@@ -1,6 +1,6 @@
 //! Columns into the bytes of a Parquet file.
 
-use crate::dataset::column::Kind;
+use crate::dataset::column::{Cell, Kind};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
@@ -8,7 +8,6 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnPath, Type};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A column of the layout.
@@ -19,24 +18,16 @@ pub(in crate::dataset) struct Field<'a> {
     pub may_be_null: bool,
 }
 
-/// Values by row; nothing where one is null.
-pub(in crate::dataset) enum Values<'a> {
-    Texts(Vec<Option<&'a str>>),
-    Reals(Vec<Option<f64>>),
-    Wholes(Vec<Option<i64>>),
-    Flags(Vec<Option<bool>>),
-}
-
 /// Rows of a group, and of a part of one that is handed over at once.
 const ROWS_PER_GROUP: usize = 1 << 20;
 const ROWS_PER_PART: usize = 1 << 13;
 
-/// A whole file: `values` answers what the field at a place holds in a range of the rows. Compressed with Zstandard.
+/// A whole file: `cell` answers what the field at a place holds in a row. Compressed with Zstandard.
 pub(in crate::dataset) fn encode<'a>(
     fields: &[Field<'_>],
     properties: Vec<KeyValue>,
     rows: usize,
-    values: impl Fn(usize, Range<usize>) -> Values<'a>,
+    cell: impl Fn(usize, usize) -> Option<Cell<'a>>,
 ) -> Result<Vec<u8>> {
     let columns = fields.iter().map(|field| Ok(Arc::new(field.column()?)));
     let schema = Type::group_type_builder("schema")
@@ -61,7 +52,7 @@ pub(in crate::dataset) fn encode<'a>(
             let mut column = group.next_column()?.expect("there is a column for each field");
             for start in (start..end).step_by(ROWS_PER_PART) {
                 let part = start..end.min(start + ROWS_PER_PART);
-                values(place, part).write(&mut column, field.may_be_null)?;
+                field.write(part.map(|row| cell(place, row)), &mut column)?;
             }
             column.close()?;
         }
@@ -86,24 +77,27 @@ impl Field<'_> {
             })
             .build()
     }
-}
 
-impl Values<'_> {
-    fn write(self, column: &mut SerializedColumnWriter<'_>, may_be_null: bool) -> Result<()> {
-        match self {
-            Self::Texts(texts) => {
+    fn write<'a>(
+        &self,
+        cells: impl Iterator<Item = Option<Cell<'a>>>,
+        column: &mut SerializedColumnWriter<'_>,
+    ) -> Result<()> {
+        let may_be_null = self.may_be_null;
+        match self.kind {
+            Kind::Text => {
                 // A text that is equal to the one before shares its bytes.
                 let mut last: Option<(&str, ByteArray)> = None;
                 let mut bytes = |text| match &last {
                     Some((known, bytes)) if *known == text => bytes.clone(),
                     _ => last.insert((text, ByteArray::from(text))).1.clone(),
                 };
-                let texts = texts.into_iter().map(|text| text.map(&mut bytes));
+                let texts = cells.map(|cell| cell?.text().map(&mut bytes));
                 put::<ByteArrayType>(column, texts.collect(), may_be_null)
             }
-            Self::Reals(values) => put::<DoubleType>(column, values, may_be_null),
-            Self::Wholes(values) => put::<Int64Type>(column, values, may_be_null),
-            Self::Flags(values) => put::<BoolType>(column, values, may_be_null),
+            Kind::Real => put::<DoubleType>(column, cells.map(|cell| cell?.real()).collect(), may_be_null),
+            Kind::Whole => put::<Int64Type>(column, cells.map(|cell| cell?.whole()).collect(), may_be_null),
+            Kind::Flag => put::<BoolType>(column, cells.map(|cell| cell?.flag()).collect(), may_be_null),
         }
     }
 }

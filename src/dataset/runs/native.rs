@@ -9,15 +9,14 @@ use crate::arch::{
     parse_config, read_config,
 };
 use crate::dataset::check_target;
-use crate::dataset::column::Kind;
-use crate::dataset::columns::write::{self, Field, Values};
+use crate::dataset::column::{Cell, Kind};
+use crate::dataset::columns::write::{self, Field};
 use crate::dataset::columns::{Parquet, is_csv};
 use crate::dataset::file::{described_in, descriptions};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{Dtype, LARGEST, RouterLoad};
 use crate::units::{BytesPerSecond, Seconds};
-use parquet::file::metadata::KeyValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
@@ -46,7 +45,7 @@ enum Content {
         set: fn(&mut Run, &str) -> Option<()>,
     },
     Text {
-        get: fn(&Run) -> String,
+        get: fn(&Run) -> Option<&str>,
         set: fn(&mut Run, &str),
     },
     /// True or false.
@@ -64,56 +63,6 @@ enum Content {
         get: fn(&Run) -> Option<f64>,
         set: fn(&mut Run, f64),
     },
-}
-
-/// What one run holds in one column.
-enum Cell {
-    Text(String),
-    Whole(u64),
-    Real(f64),
-    Flag(bool),
-}
-
-impl Cell {
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn whole(&self) -> Option<i64> {
-        match self {
-            Self::Whole(count) => i64::try_from(*count).ok(),
-            _ => None,
-        }
-    }
-
-    const fn real(&self) -> Option<f64> {
-        match self {
-            Self::Real(value) => Some(*value),
-            _ => None,
-        }
-    }
-
-    const fn flag(&self) -> Option<bool> {
-        match self {
-            Self::Flag(flag) => Some(*flag),
-            _ => None,
-        }
-    }
-}
-
-/// As CSV holds it.
-impl fmt::Display for Cell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Whole(count) => count.fmt(f),
-            Self::Real(value) => value.fmt(f),
-            Self::Flag(flag) => flag.fmt(f),
-        }
-    }
 }
 
 /// The column of a flag of the workload, which has the name of its field.
@@ -275,7 +224,7 @@ static COLUMNS: [Column; 34] = [
         name: "software",
         meaning: "name and version of trainer or server",
         content: Content::Text {
-            get: |run| run.software.clone(),
+            get: |run| Some(&run.software),
             set: |run, text| run.software = text.to_owned(),
         },
     },
@@ -283,7 +232,7 @@ static COLUMNS: [Column; 34] = [
         name: "configuration",
         meaning: "runs of one configuration are held out together; model, GPU and format where empty",
         content: Content::Text {
-            get: |run| run.configuration.clone(),
+            get: |run| Some(&run.configuration),
             set: |run, text| run.configuration = text.to_owned(),
         },
     },
@@ -299,7 +248,7 @@ static COLUMNS: [Column; 34] = [
         name: "unfitted",
         meaning: "why no constant may be fitted to the run; empty where one may",
         content: Content::Text {
-            get: |run| run.unfitted.clone().unwrap_or_default(),
+            get: |run| run.unfitted.as_deref(),
             set: |run, text| run.unfitted = Some(text.to_owned()),
         },
     },
@@ -315,15 +264,16 @@ impl Column {
         }
     }
 
-    fn get(&self, run: &Run) -> Option<Cell> {
+    /// What a run holds, whose architecture is written as `model`.
+    fn get<'a>(&self, run: &'a Run, model: &'a str) -> Option<Cell<'a>> {
         Some(match &self.content {
-            Content::Model => Cell::Text(model_text(&run.architecture)),
-            Content::Gpu => Cell::Text(run.gpu.name.clone()),
-            Content::Dimension(dimension) => Cell::Whole(dimension.get(&run.architecture, &run.workload)),
-            Content::Name { get, .. } => Cell::Text(get(run).to_owned()),
-            Content::Text { get, .. } => Cell::Text(Some(get(run)).filter(|text| !text.is_empty())?),
+            Content::Model => Cell::Text(model),
+            Content::Gpu => Cell::Text(&run.gpu.name),
+            Content::Dimension(dimension) => Cell::Whole(dimension.get(&run.architecture, &run.workload) as i64),
+            Content::Name { get, .. } => Cell::Text(get(run)),
+            Content::Text { get, .. } => Cell::Text(get(run).filter(|text| !text.is_empty())?),
             Content::Flag { get, .. } => Cell::Flag(get(run)),
-            Content::Whole { get, .. } => Cell::Whole(get(run)?),
+            Content::Whole { get, .. } => Cell::Whole(get(run)? as i64),
             Content::Real { get, .. } => Cell::Real(get(run)?),
         })
     }
@@ -571,43 +521,30 @@ fn model_text(architecture: &Architecture) -> String {
 /// describes GPUs that `data/gpus` does not know.
 pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
     check_target(path)?;
-    let cells = |column: &Column| -> Vec<_> { runs.iter().map(|run| column.get(run)).collect() };
-    let cells: Vec<Vec<Option<Cell>>> = COLUMNS.iter().map(cells).collect();
+    let models: Vec<String> = runs.iter().map(|run| model_text(&run.architecture)).collect();
+    let cell = |column: usize, row: usize| COLUMNS[column].get(&runs[row], &models[row]);
     let content = match is_csv(path) {
-        true => encode_csv(&cells, runs.len()).map_err(|error| error.to_string()),
+        true => encode_csv(runs.len(), cell).map_err(|error| error.to_string()),
         false => {
             let gpus = runs.iter().map(|run| &*run.gpu);
-            encode(&cells, runs.len(), descriptions(gpus)).map_err(|error| error.to_string())
+            let fields = COLUMNS.each_ref().map(|column| Field {
+                name: column.name,
+                kind: column.kind(),
+                may_be_null: !NEEDED.contains(&column.name),
+            });
+            write::encode(&fields, descriptions(gpus), runs.len(), cell).map_err(|error| error.to_string())
         }
     };
     let content = content.map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;
     write_atomically(path, &content)
 }
 
-fn encode(cells: &[Vec<Option<Cell>>], rows: usize, properties: Vec<KeyValue>) -> parquet::errors::Result<Vec<u8>> {
-    let fields = COLUMNS.iter().map(|column| Field {
-        name: column.name,
-        kind: column.kind(),
-        may_be_null: !NEEDED.contains(&column.name),
-    });
-    let fields: Vec<Field<'_>> = fields.collect();
-    write::encode(&fields, properties, rows, |field, part| {
-        let cells = cells[field][part].iter().map(Option::as_ref);
-        match fields[field].kind {
-            Kind::Text => Values::Texts(cells.map(|cell| cell?.text()).collect()),
-            Kind::Whole => Values::Wholes(cells.map(|cell| cell?.whole()).collect()),
-            Kind::Real => Values::Reals(cells.map(|cell| cell?.real()).collect()),
-            Kind::Flag => Values::Flags(cells.map(|cell| cell?.flag()).collect()),
-        }
-    })
-}
-
-fn encode_csv(cells: &[Vec<Option<Cell>>], rows: usize) -> csv::Result<Vec<u8>> {
+fn encode_csv<'a>(rows: usize, cell: impl Fn(usize, usize) -> Option<Cell<'a>>) -> csv::Result<Vec<u8>> {
     let mut table = csv::Writer::from_writer(Vec::new());
     table.write_record(COLUMNS.iter().map(|column| column.name))?;
     for row in 0..rows {
-        let cells = cells.iter().map(|column| column[row].as_ref());
-        table.write_record(cells.map(|cell| cell.map(Cell::to_string).unwrap_or_default()))?;
+        let cells = (0..COLUMNS.len()).map(|column| cell(column, row));
+        table.write_record(cells.map(|cell| cell.map(|cell| cell.to_string()).unwrap_or_default()))?;
     }
     table.into_inner().map_err(|error| error.into_error().into())
 }
