@@ -168,11 +168,6 @@ impl Parquet {
         self.leaf(column).is_some() || self.supplied(column).is_some()
     }
 
-    /// Whether there are columns of all these names.
-    pub fn has_all(&self, columns: &[&str]) -> bool {
-        columns.iter().all(|column| self.has(column))
-    }
-
     /// The names of all columns, in the order of the file.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         let fields = self.reader.metadata().file_metadata().schema();
@@ -505,11 +500,6 @@ impl Numbers<'_> {
     /// The number of a row; nothing where it is null.
     pub fn get(&self, row: usize) -> Option<f64> {
         self.0[row]
-    }
-
-    /// A whole number that a column of real numbers holds; 0, which no size may be, where it is null or negative.
-    pub fn count(&self, row: usize) -> u64 {
-        self.get(row).map_or(0, |value| value.round() as u64)
     }
 
     /// The time of a row whose unit is this many seconds; zero, which no time may be, where it is null.

@@ -162,8 +162,12 @@ impl Parser<'_> {
         }
         self.rest = start;
         let left = self.sum()?;
-        let signs: [(&str, fn(&f64, &f64) -> bool); 3] = [("<", f64::lt), (">", f64::gt), ("=", f64::eq)];
-        let (_, compare) = signs.into_iter().find(|(sign, _)| self.take(sign))?;
+        let compare: fn(&f64, &f64) -> bool = match () {
+            () if self.take("<") => f64::lt,
+            () if self.take(">") => f64::gt,
+            () if self.take("=") => f64::eq,
+            () => return None,
+        };
         let right = self.sum()?;
         Some(Box::new(move |cells| compare(&left(cells), &right(cells))))
     }
