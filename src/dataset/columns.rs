@@ -9,7 +9,6 @@ pub(super) mod write;
 pub(super) use csv::is_csv;
 
 use crate::error::{Error, Result, caught, read_bytes, read_start, require_regular};
-use crate::units::Seconds;
 use bytes::Bytes;
 use cursor::{Column, Cursor, TextColumn};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -258,7 +257,7 @@ impl Parquet {
                     let column = cursor.read(&piece.ranges)?;
                     Ok((name, column))
                 });
-                let mut columns = columns.collect::<std::result::Result<Vec<_>, String>>()?;
+                let mut columns = columns.collect::<Result<Vec<_>, String>>()?;
                 let rows = piece.ranges.iter().map(Range::len).sum();
                 columns.extend(constant.iter().map(|(name, text)| {
                     let texts = TextColumn::constant(*text, rows);
@@ -334,7 +333,7 @@ struct Piece {
 }
 
 /// Runs a step of the Parquet reader, which answers some kinds of damage with a panic.
-fn guard<T, E: fmt::Display>(place: &str, step: impl FnOnce() -> std::result::Result<T, E>) -> Result<T> {
+fn guard<T, E: fmt::Display>(place: &str, step: impl FnOnce() -> Result<T, E>) -> Result<T> {
     let detail = match caught(step) {
         Some(Ok(value)) => return Ok(value),
         Some(Err(error)) => error.to_string().replace('\n', " "),
@@ -485,12 +484,6 @@ impl Counts<'_> {
     pub fn get(&self, row: usize) -> Option<i64> {
         self.0[row]
     }
-
-    /// The number of a row as a size; 0, which no size may be, where it is null or negative.
-    pub fn size(&self, row: usize) -> u64 {
-        let value = self.get(row);
-        value.and_then(|value| value.try_into().ok()).unwrap_or(0)
-    }
 }
 
 /// A column of real numbers.
@@ -500,11 +493,6 @@ impl Numbers<'_> {
     /// The number of a row; nothing where it is null.
     pub fn get(&self, row: usize) -> Option<f64> {
         self.0[row]
-    }
-
-    /// The time of a row whose unit is this many seconds; zero, which no time may be, where it is null.
-    pub fn time(&self, row: usize, unit: Seconds) -> Seconds {
-        self.get(row).map_or(Seconds::ZERO, |value| unit * value)
     }
 }
 

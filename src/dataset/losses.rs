@@ -123,7 +123,7 @@ impl LossRuns {
     }
 }
 
-fn read(batch: &Batch<'_>, row: usize) -> Result<std::result::Result<LossRun, String>> {
+fn read(batch: &Batch<'_>, row: usize) -> Result<Result<LossRun, String>> {
     let text = |column| Ok(batch.texts(column)?.get(row).unwrap_or_default().to_owned());
     let number = |column| {
         let value = match batch.counts(column) {

@@ -240,7 +240,7 @@ mod kept_rows {
                 stacks: Some(stacks),
                 ..dataset::Filter::default()
             };
-            let source = dataset::Source::Aiconfigurator;
+            let source = dataset::Source::find("aiconfigurator").unwrap();
             let table = dataset::import(source, &[path], &filter).unwrap();
             rows.extend(table.rows.into_iter().step_by(EVENLY));
         }

@@ -1,8 +1,6 @@
 //! Importers as data: `data/imports/NAME.toml` says what the tables of the source `NAME` hold, and this reads them.
 //!
-//! A file is of the first `[[table]]` all of whose columns it has: those that its formulas read and those in `has`. The keys of
-//! [`RawRule`] are those of a table, too; other keys are fields of the operator. Rules apply in order, the later over the
-//! earlier. [`formula`](super::formula) says what formulas, conditions and texts are.
+//! `data/README.md` lists the keys, [`formula`](super::formula) says what formulas, conditions and texts are.
 
 use super::code::Function;
 use super::formula::{Cells, Columns, Of, matches, text};
@@ -304,12 +302,17 @@ fn when(text: Option<&'static String>, columns: &mut Columns) -> Of<bool> {
 impl Rule {
     fn of(raw: &'static RawRule, kind: OpKind, columns: &mut Columns) -> Self {
         let kind = raw.op.unwrap_or(kind);
-        let fields = raw.fields.iter().map(|(name, content)| {
-            let dimension = kind.dimensions().iter().find(|dimension| dimension.name == name);
-            let dimension = dimension.unwrap_or_else(|| panic!("`{name}` is no key and no field of {kind}"));
-            (dimension, field(dimension.domain, content, columns))
+        let fields = kind.dimensions().iter().filter_map(|dimension| {
+            let content = raw.fields.get(dimension.name)?;
+            Some((dimension, field(dimension.domain, content, columns)))
         });
-        let fields = fields.collect();
+        let fields: Vec<_> = fields.collect();
+        assert_eq!(
+            fields.len(),
+            raw.fields.len(),
+            "a key or a field of {kind}: {:?}",
+            raw.fields
+        );
         let unknown = raw.unknown.as_deref().map(|column| -> Of<Reason> {
             let place = columns.place(column, Kind::Text);
             Box::new(move |cells| unknown(column, cells(place).and_then(Cell::text)))
@@ -345,10 +348,7 @@ fn field(domain: Domain, content: &'static Json, columns: &mut Columns) -> Field
         Json::Object(names) => {
             let (column, names) = names.iter().next().expect("a column");
             let place = columns.place(column, Kind::Text);
-            let names = names
-                .as_object()
-                .expect("texts with the names that they stand for")
-                .iter();
+            let names = names.as_object().expect("texts with their names").iter();
             let names = names.map(|(text, name)| {
                 let value = name.as_str().and_then(|name| constant(name).ok());
                 (text.as_bytes(), value.expect("a name of the field"))

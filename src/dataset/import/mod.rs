@@ -112,7 +112,7 @@ type Reason = String;
 fn unknown(column: &str, value: Option<&str>) -> Reason {
     format!(
         "`{column}` is {}, which is no operator, format or pattern of ours",
-        value.unwrap_or("null")
+        value.filter(|text| !text.is_empty()).unwrap_or("null")
     )
 }
 
@@ -149,7 +149,7 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
     let mut places = runs
         .iter()
         .flat_map(|(range, place)| range.clone().map(move |row| (row, place)));
-    let mut origins = Origins::new(source);
+    let mut origins = Vec::new();
     let mut table = Table {
         rows: Vec::with_capacity(ranges.iter().map(Range::len).sum()),
         skipped,
@@ -162,7 +162,11 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
         let cells: Vec<Cells<'_>> = cells.collect::<Result<_>>()?;
         for (row, (number, place)) in (0..batch.len()).zip(&mut places) {
             about.read(&|column| cells[column].get(row), |reading| {
-                match reading.and_then(|reading| keep(reading, place, &mut origins)) {
+                let kept = reading.and_then(|reading| {
+                    let origin = origin(&mut origins, source, reading.libraries);
+                    keep(reading, place, origin)
+                });
+                match kept {
                     Ok(row) => table.rows.push(row),
                     Err(reason) => table.skipped.add_at(&reason, 1, || Some(file.position(number))),
                 }
@@ -174,19 +178,12 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
 }
 
 /// Checks a reading and makes it a row.
-fn keep(reading: Reading<'_>, place: &Place, origins: &mut Origins) -> std::result::Result<Row, Reason> {
+fn keep(reading: Reading<'_>, place: &Place, origin: Arc<Origin>) -> Result<Row, Reason> {
+    let (gpu, stack) = (Arc::clone(&place.name), Arc::clone(&place.stack));
     let row = Row {
-        op: reading.op,
-        gpu: Arc::clone(&place.name),
-        stack: Arc::clone(&place.stack),
-        time: reading.time,
-        p10: None,
-        p90: None,
-        samples: None,
-        clock: None,
         group: reading.group,
-        origin: origins.get(reading.libraries),
-        measured: None,
+        origin,
+        ..Row::new(reading.op, gpu, stack, reading.time)
     };
     schema::check(&row).map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed))?;
     objection(&row, place.gpu).map_or(Ok(row), Err)
@@ -196,7 +193,7 @@ fn keep(reading: Reading<'_>, place: &Place, origins: &mut Origins) -> std::resu
 fn locate(file: &Parquet, table: &map::Table, wanted: &Filter) -> Result<(Vec<Run>, Skipped)> {
     let mut runs: Vec<Run> = Vec::new();
     let mut skipped = Skipped::default();
-    let mut known: HashMap<Vec<String>, std::result::Result<Arc<Place>, Reason>> = HashMap::new();
+    let mut known: HashMap<Vec<String>, Result<Arc<Place>, Reason>> = HashMap::new();
     let mut next_row = 0;
     for batch in file.batches(&table.identity, None)? {
         let batch = batch?;
@@ -266,7 +263,7 @@ impl Filter {
     }
 
     /// The table for this GPU and stack, or the reason why it is skipped.
-    fn place(&self, (gpu, stack): (String, String)) -> std::result::Result<Arc<Place>, Reason> {
+    fn place(&self, (gpu, stack): (String, String)) -> Result<Arc<Place>, Reason> {
         let known = Gpu::find(&gpu).map_err(|_| format!("GPU `{gpu}` is not in data/gpus"))?;
         let place = || Place {
             gpu: known,
@@ -278,41 +275,17 @@ impl Filter {
     }
 }
 
-/// The origins of one file, one for each library that is named.
-struct Origins {
-    source: Source,
-    plain: Option<Arc<Origin>>,
-    by_libraries: HashMap<String, Arc<Origin>>,
-}
-
-impl Origins {
-    fn new(source: Source) -> Self {
-        Self {
-            source,
-            plain: None,
-            by_libraries: HashMap::new(),
-        }
+/// The origin of rows with these libraries, which is made once a file.
+fn origin(known: &mut Vec<Arc<Origin>>, source: Source, libraries: Option<&str>) -> Arc<Origin> {
+    let mut origins = known.iter();
+    if let Some(origin) = origins.find(|origin| origin.libraries.as_deref() == libraries) {
+        return Arc::clone(origin);
     }
-
-    fn get(&mut self, libraries: Option<&str>) -> Arc<Origin> {
-        let Map {
-            repository, licence, ..
-        } = self.source.0;
-        let new = || {
-            Arc::new(Origin {
-                source: (*repository).to_owned(),
-                licence: (*licence).to_owned(),
-                libraries: libraries.map(str::to_owned),
-            })
-        };
-        let Some(name) = libraries else {
-            return Arc::clone(self.plain.get_or_insert_with(new));
-        };
-        if let Some(origin) = self.by_libraries.get(name) {
-            return Arc::clone(origin);
-        }
-        let origin = new();
-        self.by_libraries.insert(name.to_owned(), Arc::clone(&origin));
-        origin
-    }
+    let origin = Arc::new(Origin {
+        source: source.0.repository.to_owned(),
+        licence: source.0.licence.to_owned(),
+        libraries: libraries.map(str::to_owned),
+    });
+    known.push(Arc::clone(&origin));
+    origin
 }

@@ -12,31 +12,6 @@ use crate::gpu::{Generation, Gpu};
 use crate::ops::Dtype;
 use crate::units::Seconds;
 
-const COLUMNS: &[&str] = &[
-    "gpu",
-    "num_gpus",
-    "model",
-    "dtype",
-    "kv_dtype",
-    "framework",
-    "version",
-    "mode",
-    "tp",
-    "pp",
-    "ep",
-    "dp",
-    "moe_tp",
-    "concurrency",
-    "isl",
-    "osl",
-    "ttft_ms",
-    "tpot_ms",
-    "suspect",
-    "note",
-    "source_repo",
-    "config_key",
-];
-
 /// Why an engine is left out that the source marks, or that spans more GPUs than reach each other over a link.
 const DOUBTFUL: &str = "the source's layout is doubtful";
 
@@ -59,18 +34,15 @@ const QUEUED: f64 = 0.25;
 /// Runs of every row that states GPUs, layout, concurrency and lengths.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
     let mut runs = Runs::default();
-    for batch in file.batches(COLUMNS, None)? {
-        let batch = batch?;
-        for cells in Cells::of(&batch) {
-            match Setting::of(cells).and_then(|setting| Ok((setting.times(cells)?, setting))) {
-                Ok((times, setting)) => {
-                    let found = times.into_iter();
-                    found.for_each(|time| runs.keep(time.map(|time| setting.run(time))));
-                }
-                Err(reason) => runs.keep(Err(reason)),
+    Cells::each(file, |cells| {
+        match Setting::of(cells).and_then(|setting| Ok((setting.times(cells)?, setting))) {
+            Ok((times, setting)) => {
+                let found = times.into_iter();
+                found.for_each(|time| runs.keep(time.map(|time| setting.run(time))));
             }
+            Err(reason) => runs.keep(Err(reason)),
         }
-    }
+    })?;
     Ok(runs)
 }
 
@@ -92,7 +64,7 @@ struct Setting {
 type Time = (Measure, Workload, f64);
 
 impl Setting {
-    fn of(cells: Cells<'_>) -> std::result::Result<Self, Reason> {
+    fn of(cells: Cells<'_>) -> Result<Self, Reason> {
         let served = match cells.text_or_empty("mode")? {
             "serving" => true,
             "static" => false,
@@ -147,7 +119,7 @@ impl Setting {
     }
 
     /// The first token and the further ones, as far as the row states them.
-    fn times(&self, cells: Cells<'_>) -> std::result::Result<Vec<std::result::Result<Time, Reason>>, Reason> {
+    fn times(&self, cells: Cells<'_>) -> Result<Vec<Result<Time, Reason>>, Reason> {
         let (first, further) = (cells.number("ttft_ms")?, cells.number("tpot_ms")?);
         let Serving { prompt, output, .. } = self.load;
         let batch = self.load.per_rank(self.layout.dp);
@@ -226,7 +198,7 @@ impl Setting {
 }
 
 /// Ranks and number format.
-fn layout(cells: Cells<'_>, gpu: &Gpu, architecture: &Architecture) -> std::result::Result<Workload, Reason> {
+fn layout(cells: Cells<'_>, gpu: &Gpu, architecture: &Architecture) -> Result<Workload, Reason> {
     let (gpus, tp) = (cells.size("num_gpus")?, cells.size("tp")?);
     let pp = cells.whole("pp")?.unwrap_or(1).max(1);
     let dp = match cells.whole("dp")? {

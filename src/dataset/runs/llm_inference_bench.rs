@@ -8,26 +8,15 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::Seconds;
 
-const COLUMNS: &[&str] = &[
-    "Hardware",
-    "Num of Hardware",
-    "Framework",
-    "Model",
-    "Input Output Length",
-    "Batch Size",
-    "Latency",
-    "Throughput",
-];
-
 /// The most that tokens over latency may differ from the rate that a row states, as a share of it.
 const ROUNDING: f64 = 0.01;
 
 /// One batch a row: its prompts together, then all further tokens.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, COLUMNS, run)
+    Runs::of_rows(file, run)
 }
 
-fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
+fn run(cells: Cells<'_>) -> Result<Run, Reason> {
     let gpu = known_gpu(match cells.text_or_empty("Hardware")? {
         // Polaris of the Argonne Leadership Computing Facility, where its scripts ran.
         "Nvidia A100 GPU" => "a100-40gb",

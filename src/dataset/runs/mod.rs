@@ -264,21 +264,14 @@ fn recognise(file: &Parquet) -> Result<Publisher> {
 
 impl Runs {
     /// A run of every row of a table.
-    fn of_rows(
-        file: &Parquet,
-        columns: &[&str],
-        run: impl Fn(Cells<'_>) -> std::result::Result<Run, Reason>,
-    ) -> Result<Self> {
+    fn of_rows(file: &Parquet, run: impl Fn(Cells<'_>) -> Result<Run, Reason>) -> Result<Self> {
         let mut runs = Self::default();
-        for batch in file.batches(columns, None)? {
-            let batch = batch?;
-            Cells::of(&batch).for_each(|cells| runs.keep(run(cells)));
-        }
+        Cells::each(file, |cells| runs.keep(run(cells)))?;
         Ok(runs)
     }
 
     /// Keeps a run that can be described to a predictor, or counts why it cannot.
-    fn keep(&mut self, run: std::result::Result<Run, Reason>) {
+    fn keep(&mut self, run: Result<Run, Reason>) {
         let checked = run.and_then(|run| {
             if !(run.time > Seconds::ZERO && run.time.secs().is_finite()) {
                 return Err("the time is not more than 0".to_owned());
@@ -295,19 +288,12 @@ impl Runs {
     }
 }
 
-fn known_gpu(name: &str) -> std::result::Result<&'static Gpu, Reason> {
+fn known_gpu(name: &str) -> Result<&'static Gpu, Reason> {
     Gpu::find(name).map_err(|_| format!("GPU `{name}` is not in data/gpus"))
 }
 
 /// A decoder of the GPT kind without biases; positions are for the caller to set.
-fn gpt(
-    name: &str,
-    hidden: u64,
-    heads: u64,
-    layers: u64,
-    d_ff: u64,
-    vocab: u64,
-) -> std::result::Result<Architecture, Reason> {
+fn gpt(name: &str, hidden: u64, heads: u64, layers: u64, d_ff: u64, vocab: u64) -> Result<Architecture, Reason> {
     if heads == 0 || !hidden.is_multiple_of(heads) {
         return Err(format!("{heads} heads do not divide the width {hidden}"));
     }

@@ -343,7 +343,7 @@ pub fn columns_markdown() -> String {
 }
 
 /// The column of this name, or the names that are allowed.
-fn known(name: &str) -> std::result::Result<&'static Column, String> {
+fn known(name: &str) -> Result<&'static Column, String> {
     let found = COLUMNS.iter().find(|column| column.name == name);
     found.ok_or_else(|| COLUMNS.each_ref().map(|column| column.name).join(", "))
 }

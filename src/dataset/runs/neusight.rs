@@ -8,14 +8,12 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::Seconds;
 
-const COLUMNS: &[&str] = &["gpu", "e2e_latency", "model", "mode", "seq", "batch", "extra"];
-
 /// One training step a row.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, COLUMNS, run)
+    Runs::of_rows(file, run)
 }
 
-fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
+fn run(cells: Cells<'_>) -> Result<Run, Reason> {
     let gpu = known_gpu(&cells.text_or_empty("gpu")?.replace('_', " "))?;
     let architecture = architecture(cells.text_or_empty("model")?)?;
     if cells.text_or_empty("mode")? != "train" {
@@ -49,7 +47,7 @@ fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
 }
 
 /// The shapes that the publisher's table of operators shows.
-fn architecture(model: &str) -> std::result::Result<Architecture, Reason> {
+fn architecture(model: &str) -> Result<Architecture, Reason> {
     let preset = |name: &str| {
         let found = Preset::find(name).map_err(|error| error.to_string())?;
         Ok(found.architecture.clone())

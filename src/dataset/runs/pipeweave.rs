@@ -1,23 +1,13 @@
 //! zksainx/pipeweave: prefill and decode times of three served models (`e2e/real`).
 
-use super::{Publisher, Run, Runs, known_gpu};
+use super::cells::Cells;
+use super::{Publisher, Reason, Run, Runs, known_gpu};
 use crate::arch::{Preset, Workload};
-use crate::dataset::columns::{Batch, Parquet};
+use crate::dataset::columns::Parquet;
 use crate::error::Result;
 use crate::stats::median;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
-
-const COLUMNS: &[&str] = &[
-    "file",
-    "run_name",
-    "batch_size",
-    "output_len",
-    "total_prefill_tokens",
-    "iteration",
-    "prefill_latency",
-    "median_decode_latency",
-];
 
 /// What was run: file, name, batch, prompt tokens, generated tokens per sequence.
 type Setting = (String, String, u64, u64, u64);
@@ -29,10 +19,14 @@ type Times = (Vec<f64>, Vec<f64>);
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
     let mut runs = Runs::default();
     let mut settings: BTreeMap<Setting, Times> = BTreeMap::new();
-    for batch in file.batches(COLUMNS, None)? {
-        let batch = batch?;
-        collect(&batch, &mut settings, &mut runs)?;
-    }
+    Cells::each(file, |cells| match timed(cells) {
+        Ok((setting, [prefill, decode])) => {
+            let times = settings.entry(setting).or_default();
+            times.0.push(prefill);
+            times.1.push(decode);
+        }
+        Err(reason) => runs.skipped.add(&reason, 1),
+    })?;
     for (setting, (prefill, decode)) in settings {
         let rows = prefill.len() as u64;
         // A setting has the iterations that made it one.
@@ -47,43 +41,25 @@ pub(super) fn read(file: &Parquet) -> Result<Runs> {
     Ok(runs)
 }
 
-fn collect(batch: &Batch<'_>, settings: &mut BTreeMap<Setting, Times>, runs: &mut Runs) -> Result<()> {
-    let (files, names) = (batch.texts("file")?, batch.texts("run_name")?);
-    let sequences = batch.counts("batch_size")?;
-    let output = batch.counts("output_len")?;
-    let prompt = batch.counts("total_prefill_tokens")?;
-    let iteration = batch.numbers("iteration")?;
-    let prefill = batch.numbers("prefill_latency")?;
-    let decode = batch.numbers("median_decode_latency")?;
-    for row in 0..batch.len() {
-        let (Some(file), Some(name)) = (files.get(row), names.get(row)) else {
-            runs.skipped.add("the run has no name", 1);
-            continue;
-        };
-        if iteration.get(row).is_none() {
-            runs.skipped.add("not one iteration of a run", 1);
-            continue;
-        }
-        let (Some(prefill), Some(decode)) = (prefill.get(row), decode.get(row)) else {
-            runs.skipped.add("a time is missing", 1);
-            continue;
-        };
-        let setting = (
-            file.to_owned(),
-            name.to_owned(),
-            sequences.size(row),
-            prompt.size(row),
-            output.size(row),
-        );
-        let times = settings.entry(setting).or_default();
-        times.0.push(prefill);
-        times.1.push(decode);
+/// One iteration of a setting: its prefill and its decode step.
+fn timed(cells: Cells<'_>) -> Result<(Setting, [f64; 2]), Reason> {
+    let (Some(file), Some(name)) = (cells.text("file")?, cells.text("run_name")?) else {
+        return Err("the run has no name".to_owned());
+    };
+    if cells.number("iteration")?.is_none() {
+        return Err("not one iteration of a run".to_owned());
     }
-    Ok(())
+    let (Some(prefill), Some(decode)) = (cells.number("prefill_latency")?, cells.number("median_decode_latency")?)
+    else {
+        return Err("a time is missing".to_owned());
+    };
+    let [batch, prompt, output] = ["batch_size", "total_prefill_tokens", "output_len"].map(|name| cells.size(name));
+    let setting = (file.to_owned(), name.to_owned(), batch?, prompt?, output?);
+    Ok((setting, [prefill, decode]))
 }
 
 /// The prefill and the decode step of one setting.
-fn pair(setting: &Setting, prefill: f64, decode: f64) -> std::result::Result<[Run; 2], String> {
+fn pair(setting: &Setting, prefill: f64, decode: f64) -> Result<[Run; 2], Reason> {
     let (file, name, batch, prompt, output) = setting;
     let (tp, gpu) = ranks(file);
     let gpu = known_gpu(match gpu {

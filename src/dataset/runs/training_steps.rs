@@ -11,45 +11,6 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
 
-const COLUMNS: &[&str] = &[
-    "gpu",
-    "model",
-    "task",
-    "dtype",
-    "num_gpus",
-    "seq_len",
-    "global_batch",
-    "micro_batch",
-    "tp",
-    "pp",
-    "cp",
-    "vp",
-    "ep",
-    "fsdp",
-    "activation_ckpt",
-    "recipe_recompute",
-    "recipe_seq_parallel",
-    "cfg_path",
-    "cfg_recompute",
-    "cfg_precision",
-    "cfg_seq_parallel",
-    "step_time_s",
-    "suspect",
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "ffn",
-    "vocab",
-    "experts",
-    "topk",
-    "note",
-    "software",
-    "source_repo",
-    "config_key",
-];
-
 /// Families of `config_key` whose shape needs more than the table's columns, and our preset.
 const PRESETS: &[(&str, &str)] = &[
     ("deepseek_v3_671b", "deepseek-v3"),
@@ -113,10 +74,10 @@ const BF16_STATES: &str = "nemotron/nemotron4-340b-synth.yaml";
 
 /// One step of every replica.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, COLUMNS, run)
+    Runs::of_rows(file, run)
 }
 
-fn run(cells: Cells<'_>) -> std::result::Result<Run, Reason> {
+fn run(cells: Cells<'_>) -> Result<Run, Reason> {
     let model = cells.text_or_empty("model")?;
     if cells.text("task")? == Some("lora") || model.contains("LORA") {
         return Err("LoRA trains adapters, not the weights".to_owned());
@@ -173,7 +134,7 @@ fn preset_of(family: &str) -> Option<&'static Architecture> {
 }
 
 /// The preset with the row's layers and vocabulary, or the row's own shape.
-fn architecture(cells: Cells<'_>, family: &str) -> std::result::Result<Architecture, Reason> {
+fn architecture(cells: Cells<'_>, family: &str) -> Result<Architecture, Reason> {
     if cells.whole("layers")?.is_none() {
         // A hybrid has no columns for its shape: the preset says all.
         let hybrid = preset_of(family).filter(|arch| arch.linear.is_some());
@@ -224,7 +185,7 @@ fn architecture(cells: Cells<'_>, family: &str) -> std::result::Result<Architect
     Ok(architecture)
 }
 
-fn workload(cells: Cells<'_>, architecture: &Architecture) -> std::result::Result<Workload, Reason> {
+fn workload(cells: Cells<'_>, architecture: &Architecture) -> Result<Workload, Reason> {
     let source = cells.text_or_empty("source_repo")?;
     let jax = jax(cells)?;
     let (gpus, global) = (cells.size("num_gpus")?, cells.size("global_batch")?);
@@ -288,7 +249,7 @@ fn workload(cells: Cells<'_>, architecture: &Architecture) -> std::result::Resul
     })
 }
 
-fn precision(cells: Cells<'_>) -> std::result::Result<(Dtype, Recipe), Reason> {
+fn precision(cells: Cells<'_>) -> Result<(Dtype, Recipe), Reason> {
     let mut name = cells.text_or_empty("dtype")?;
     if name == "fp8_or_fp4" {
         let stated = cells.text("cfg_precision")?;
@@ -305,7 +266,7 @@ fn precision(cells: Cells<'_>) -> std::result::Result<(Dtype, Recipe), Reason> {
 }
 
 /// What the source says of recomputation.
-fn stated_recompute<'a>(cells: Cells<'a>) -> std::result::Result<Option<&'a str>, Reason> {
+fn stated_recompute<'a>(cells: Cells<'a>) -> Result<Option<&'a str>, Reason> {
     let mut stated = None;
     for column in ["cfg_recompute", "activation_ckpt", "recipe_recompute"] {
         stated = stated.or(cells.text(column)?);
@@ -314,7 +275,7 @@ fn stated_recompute<'a>(cells: Cells<'a>) -> std::result::Result<Option<&'a str>
 }
 
 /// What is recomputed, and in how many layers of a stage (0: all).
-fn recompute(cells: Cells<'_>, stage_layers: u64) -> std::result::Result<(Recompute, u64), Reason> {
+fn recompute(cells: Cells<'_>, stage_layers: u64) -> Result<(Recompute, u64), Reason> {
     let stated = stated_recompute(cells)?;
     let per_operator = cells.text_or_empty("source_repo")?.starts_with("pytorch/");
     let all = |recompute| Ok((recompute, 0));
@@ -341,13 +302,13 @@ fn recompute(cells: Cells<'_>, stage_layers: u64) -> std::result::Result<(Recomp
 }
 
 /// Whether the trainer is MaxText or Paxml.
-fn jax(cells: Cells<'_>) -> std::result::Result<bool, Reason> {
+fn jax(cells: Cells<'_>) -> Result<bool, Reason> {
     let model = cells.text_or_empty("model")?;
     Ok(model.starts_with("Maxtext") || model.starts_with("Paxml"))
 }
 
 /// The source's text, with the trainer where only the benchmark suite is named.
-fn software(cells: Cells<'_>) -> std::result::Result<String, Reason> {
+fn software(cells: Cells<'_>) -> Result<String, Reason> {
     let text = cells.text_or_empty("software")?;
     if !text.starts_with("dgxc-benchmarking") {
         return Ok(text.to_owned());
@@ -365,7 +326,7 @@ fn software(cells: Cells<'_>) -> std::result::Result<String, Reason> {
 }
 
 /// Why no constant may be fitted to a row.
-fn unfitted(cells: Cells<'_>, architecture: &Architecture) -> std::result::Result<Option<&'static str>, Reason> {
+fn unfitted(cells: Cells<'_>, architecture: &Architecture) -> Result<Option<&'static str>, Reason> {
     let (model, gpu) = (cells.text_or_empty("model")?, cells.text_or_empty("gpu")?);
     let software = cells.text_or_empty("software")?;
     let release = |name: &str| software.contains(&format!("container {name},"));
