@@ -190,6 +190,18 @@ describe("predict", () => {
     assert.ok((await text(page, "#view-predict .tiles")).includes(ms(step.time_us)));
   }));
 
+  test("a slider beyond what the model holds says so, and leads back", () => visit("/#predict?architecture=gpt2&seq=512", async (page) => {
+    await predicted(page);
+    await page.focus("#predict-slide-seq");
+    await page.keyboard.press("End");
+    await page.waitForSelector("#view-predict [role=alert]:not(:empty)");
+    assert.match(await text(page, "#view-predict [role=alert]"), /1024/);
+    assert.equal(await page.evaluate(() => document.activeElement.id), "predict-slide-seq");
+    await page.keyboard.press("Home");
+    await predicted(page);
+    assert.ok((await text(page, "#view-predict .sub")).includes("context 128"));
+  }, { failures: true }));
+
   test("says what launches the same", async () => {
     const launched = async (page, view, name) => {
       await page.locator(`#view-${view} summary`, { hasText: "launch flags" }).click();
@@ -304,13 +316,13 @@ describe("plan", () => {
 });
 
 describe("search", () => {
-  test("shows ranked shapes whose numbers are those of the API", () => visit("/#search?params=160M", async (page, seen) => {
+  test("shows ranked shapes whose numbers are those of the API", () => visit("/#search?params=160M&no_sharding=1&batch=1", async (page, seen) => {
     await page.fill("#search-params", "2.7B");
     await page.selectOption("#search-gpu", "a100");
     await page.click("#view-search button.main");
     await answers(page, "search", "2,700,000,000");
     const asked = seen.posts.at(-1).body;
-    assert.deepEqual(asked, { params: "2.7B", gpu: "a100", export: true });
+    assert.deepEqual(asked, { params: "2.7B", gpu: "a100", export: true, no_sharding: true, workload: { batch: 1 } });
     const found = await ask("/v1/search", asked);
     const rows = await page.$$eval("#view-search tr.shape", (all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
     assert.equal(rows.length, found.shapes.length);
@@ -378,7 +390,7 @@ describe("search", () => {
     assert.deepEqual(JSON.parse(await page.inputValue("#check-config")), config);
   }));
 
-  test("says where a style cannot be a config.json, and searches without", () => visit("/#search?params=&gpu=a100&like=falcon-7b", async (page, seen) => {
+  test("says where a style cannot be a config.json, and searches without", () => visit("/#search?params=&gpu=a100&like=falcon-7b&no_sharding=1&mode=prefill", async (page, seen) => {
     await searched(page);
     assert.match(await text(page, "#view-search .output"), /No config\.json: .*falcon-7b/);
     assert.equal(await page.locator("#view-search .actions").count(), 0);

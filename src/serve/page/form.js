@@ -173,7 +173,7 @@ export class Form {
 		else input.removeAttribute("aria-invalid");
 	}
 
-	/** Shows a problem beside the field it names and moves the focus there. Returns whether there is one. */
+	/** Shows a problem beside the field it names and moves the focus there, but not from a slider. Returns whether there is one. */
 	show({ field: wanted, title, detail, allowed }) {
 		if (!wanted) return false;
 		const fits = ({ path }) => (path === wanted ? 2 : Number(wanted.startsWith(`${path}.`) || wanted.startsWith(`${path}[`)));
@@ -184,7 +184,7 @@ export class Form {
 		this.#mark(best.name, `${detail ?? title}${allowed && !detail?.includes("allowed") ? `; allowed: ${[allowed].flat().join(", ")}` : ""}`);
 		this.wraps.get(best.name).closest("details:not([open])")?.setAttribute("open", "");
 		const input = this.input(best.name);
-		(input.matches("fieldset") ? input.querySelector("input") : input).focus();
+		if (document.activeElement.type !== "range") (input.matches("fieldset") ? input.querySelector("input") : input).focus();
 		return true;
 	}
 }
