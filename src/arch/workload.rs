@@ -532,7 +532,7 @@ impl Workload {
                     Dtype::Fp8Block | Dtype::Nvfp4 => (Dtype::Fp8, self.dtype.name()),
                     _ => (Dtype::Bf16, self.dtype.name()),
                 };
-                let allowed = format!("{dtype} with recipe {recipe} (--dtype {dtype} --recipe {recipe})");
+                let allowed = format!("{dtype} with recipe {recipe} (`--dtype {dtype} --recipe {recipe}`)");
                 fail("dtype", self.dtype, &allowed)
             }
             Mode::Train if self.recipe == Recipe::Sparse => {
@@ -544,7 +544,7 @@ impl Workload {
             }
             Mode::Train if self.recipe.is_integer() => fail("recipe", self.recipe, "any of floating point in training"),
             _ if self.recipe.is_integer() && !matches!(self.dtype, Dtype::Bf16 | Dtype::Fp16) => {
-                let allowed = format!("with dtype bf16 or fp16 (--dtype bf16 --recipe {})", self.recipe);
+                let allowed = format!("with dtype bf16 or fp16 (`--dtype bf16 --recipe {}`)", self.recipe);
                 fail("recipe", self.recipe, &allowed)
             }
             _ if !is_default(&self.recipe)
@@ -552,7 +552,7 @@ impl Workload {
                 && self.recipe != Recipe::Sparse
                 && self.dtype != Dtype::Fp8 =>
             {
-                let allowed = format!("with dtype fp8 alone (--dtype fp8 --recipe {})", self.recipe);
+                let allowed = format!("with dtype fp8 alone (`--dtype fp8 --recipe {}`)", self.recipe);
                 fail("recipe", self.recipe, &allowed)
             }
             _ => Ok(()),
@@ -776,7 +776,7 @@ mod tests {
                     dtype: Dtype::W4a16,
                     ..Workload::decode(1, 10)
                 },
-                "`dtype` is w4a16; allowed: bf16 with recipe w4a16 (--dtype bf16 --recipe w4a16)",
+                "`dtype` is w4a16; allowed: bf16 with recipe w4a16 (`--dtype bf16 --recipe w4a16`)",
             ),
             (
                 "llama-3-8b",
@@ -801,7 +801,7 @@ mod tests {
                     recipe: Recipe::Nvfp4,
                     ..train
                 },
-                "`recipe` is nvfp4; allowed: with dtype fp8 alone (--dtype fp8 --recipe nvfp4)",
+                "`recipe` is nvfp4; allowed: with dtype fp8 alone (`--dtype fp8 --recipe nvfp4`)",
             ),
             (
                 "llama-3-8b",

@@ -128,7 +128,7 @@ impl Predictor {
         }
         let known: Vec<_> = known.iter().map(|known| known.name()).collect();
         Some(format!(
-            "model {name} knows nothing of {dtype}, so other models answer; it has {}: --dtype {} asks it",
+            "model {name} knows nothing of {dtype}, so other models answer; it has {}: dtype {} asks it",
             known.join(", "),
             known[0]
         ))

@@ -189,7 +189,7 @@ impl SearchReport {
         ];
         if self.sharded {
             lines.push(format!(
-                "each shape runs under the fastest layout that was found for it over {}, above is that of the baseline; --gpus sets their number, --global-batch the tokens of a step, --tp, --cp, --pp, --vp and --batch what they say; --no-sharding takes the ranks as they are",
+                "each shape runs under the fastest layout that was found for it over {}, above is that of the baseline; `--gpus` sets their number, `--global-batch` the tokens of a step, `--tp`, `--cp`, `--pp`, `--vp` and `--batch` what they say; `--no-sharding` takes the ranks as they are",
                 match self.workload.gpus() {
                     1 => "1 GPU".to_owned(),
                     gpus => format!("{} GPUs", grouped(gpus)),
@@ -221,7 +221,7 @@ impl SearchReport {
                 _ => "latent attention of several ranks, or none",
             };
             lines.push(format!(
-                "free: {varied}; the fastest of each is among the shapes as far as --top goes"
+                "free: {varied}; the fastest of each is among the shapes as far as `--top` goes"
             ));
         }
         if let Some(size) = self.shapes.iter().find_map(|shape| shape.shape.window) {
@@ -264,7 +264,7 @@ impl SearchReport {
             grouped(search.lattice_shapes),
             search.stopped,
             search.gap.map_or_else(String::new, |gap| format!(
-                "; within {} of the fastest of all in random questions, --exhaustive looks at all",
+                "; within {} of the fastest of all in random questions, `--exhaustive` looks at all",
                 percent(gap)
             ))
         ));

@@ -293,11 +293,11 @@ impl FrameworkKeys {
         })
     }
 
-    /// `framework megatron (assumed; --framework chooses): …; 400 Gb/s between nodes a GPU`, the network where
+    /// `framework megatron (assumed; …): …; 400 Gb/s between nodes a GPU`, the network where
     /// there is one.
     pub(super) fn text(&self, network: bool) -> String {
         let assumed = if self.assumed {
-            " (assumed; --framework chooses)"
+            " (assumed; `--framework` chooses)"
         } else {
             ""
         };
@@ -499,7 +499,7 @@ fn hints(workload: &Workload, step: &StepEstimate) -> Vec<String> {
         .sum();
     if bubble > LARGE_BUBBLE {
         hints.push(format!(
-            "{} stages idle {} of the time with micro-batches {}: more of them, --microbatches, fill the pipeline",
+            "{} stages idle {} of the time with micro-batches {}: more of them fill the pipeline",
             workload.pp,
             percent(bubble),
             workload.microbatches

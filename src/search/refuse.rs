@@ -30,7 +30,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
             ..space.clone()
         };
         if has_shapes(&space, go_on) {
-            helps.push(format!("--relax {}", bound.name.name()));
+            helps.push(format!("`--relax {}`", bound.name.name()));
         }
     }
     for (dimension, fixed) in space.fixed.without_each() {
@@ -40,7 +40,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
                 Dimension::MoeDFf => Dimension::DFf,
                 other => other,
             };
-            helps.push(format!("without --{}", option.name().replace('_', "-")));
+            helps.push(format!("without `--{}`", option.name().replace('_', "-")));
         }
     }
     let any_active = Space {
@@ -48,17 +48,17 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
         ..space.clone()
     };
     if space.active.is_some() && has_shapes(&any_active, go_on) {
-        helps.push("without --active-params".to_owned());
+        helps.push("without `--active-params`".to_owned());
     }
     let wide = Space {
         budget: ((target as f64 * 0.9) as u64, (target as f64 * 1.1) as u64),
         ..space.clone()
     };
     if has_shapes(&wide, go_on) {
-        helps.push("--tolerance 0.1".to_owned());
+        helps.push("`--tolerance 0.1`".to_owned());
     }
     let helps = if helps.is_empty() {
-        "no single bound is to blame: change --vocab, the fixed dimensions or the number of parameters".to_owned()
+        "no single bound is to blame: change `--vocab`, the fixed dimensions or the number of parameters".to_owned()
     } else {
         format!("what would free it: {}", helps.join(", or "))
     };
@@ -156,7 +156,7 @@ fn changes(space: &Space) -> Vec<(String, Workload)> {
             dimension.put(&mut arch, &mut work, *value);
             format!("--{dimension} {value}")
         });
-        (options.collect::<Vec<_>>().join(" "), work)
+        (format!("`{}`", options.collect::<Vec<_>>().join(" ")), work)
     };
     let mut changes = Vec::new();
     if work.batch > 1 {
@@ -165,7 +165,7 @@ fn changes(space: &Space) -> Vec<(String, Workload)> {
     if work.trains() {
         let recompute = Recompute::Full;
         if work.recompute != recompute {
-            let text = format!("--recompute {recompute}");
+            let text = format!("`--recompute {recompute}`");
             changes.push((text, Workload { recompute, ..work }));
         }
         for (dp, zero) in [(8, 1), (64, 3)] {
@@ -173,7 +173,7 @@ fn changes(space: &Space) -> Vec<(String, Workload)> {
         }
     } else if work.dtype.size() > Dtype::Fp8.size() {
         let dtype = Dtype::Fp8;
-        changes.push((format!("--dtype {dtype}"), Workload { dtype, ..work }));
+        changes.push((format!("`--dtype {dtype}`"), Workload { dtype, ..work }));
     }
     let more = |dimension: Dimension, counts: &[u64]| -> Vec<_> {
         let now = dimension.get(&space.base, &work);

@@ -272,7 +272,7 @@ impl Space {
         let families: Vec<_> = widths.flat_map_iter(of_width).collect();
         if families.len() > MOST_FAMILIES {
             return Err(Error::infeasible(format!(
-                "search: the lattice has more than {MOST_FAMILIES} shapes before their widths; relax fewer bounds or lower --tolerance"
+                "search: the lattice has more than {MOST_FAMILIES} shapes before their widths; relax fewer bounds or lower `--tolerance`"
             )));
         }
         Ok((!stopped.into_inner()).then_some(families))

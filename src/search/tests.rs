@@ -452,7 +452,7 @@ fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
         ..request(1_300_000_000, MODES[0])
     };
     let bound = refusal(&thin);
-    for part in ["--relax aspect_ratio", "without --layers"] {
+    for part in ["--relax aspect_ratio", "without `--layers`"] {
         assert!(bound.contains(part), "{bound}");
     }
     let idle = Request {
@@ -465,7 +465,7 @@ fn what_cannot_be_met_says_what_binds_and_what_would_free_it() {
         ..mixture(MODES[2])
     };
     let active = refusal(&all_active);
-    assert!(active.contains("without --active-params"), "{active}");
+    assert!(active.contains("without `--active-params`"), "{active}");
     let tiny = request(1_000_000, MODES[0]);
     assert!(refusal(&tiny).contains("`params` is 1000000"));
 }
