@@ -147,6 +147,9 @@ pub mod report;
 
 pub mod answer;
 
+#[cfg(feature = "mcp")]
+pub mod mcp;
+
 #[cfg(feature = "serve")]
 pub mod serve;
 

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use serde_json::Value;
-use shapewise::answer::question::{AtHand, Question, ready};
+use shapewise::answer::question::{AtHand, Question, ready, unwatched};
 use shapewise::arch::{Architecture, read_object};
 use shapewise::error::Error;
 use shapewise::ops::{LARGEST, Op};
@@ -35,7 +35,7 @@ fn raised(error: Error) -> PyErr {
     if error.is_io() {
         return PyOSError::new_err(error.to_string());
     }
-    let text = error.to_string().replacen(WORKLOAD, "", 1);
+    let text = json::in_keys(&error.to_string()).replacen(WORKLOAD, "", 1);
     let raised = RequestError::new_err(text);
     Python::attach(|py| {
         let at = error.field_error();
@@ -114,7 +114,7 @@ fn ask(py: Python<'_>, name: &str, body: &str, model: Option<&Bound<'_, Model>>)
         base: model.map(|model| Arc::clone(&model.get().0)),
         predictor: None,
     });
-    py.detach(|| Question::find(name)?.ask(body, at_hand))
+    py.detach(|| Question::find(name)?.ask(body, at_hand, &unwatched))
         .map(Answer)
         .map_err(raised)
 }

@@ -24,7 +24,7 @@ use crate::request::{
     ArchitectureRequest, AttentionRequest, GemmRequest, GraphRequest, ModelRequest, OperatorRequest, PlanRequest,
     SearchRequest, Sizes, StepRequest, TargetRequest,
 };
-use crate::search::Watch;
+use crate::search::{Progress, Watch};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -447,12 +447,12 @@ impl Question {
     }
 
     /// The answer to the question with this body, in which the keys of a workload may be beside the others.
-    pub fn ask(&self, body: Value, context: Arc<dyn Context>) -> Result<Box<dyn AnyReport>> {
+    pub fn ask(&self, body: Value, context: Arc<dyn Context>, watch: &Watch<'_>) -> Result<Box<dyn AnyReport>> {
         let body = match self.body().has_workload {
             true => json::with_workload(body),
             false => body,
         };
-        self.read(body, context)?(&|_| ControlFlow::Continue(()))
+        self.read(body, context)?(watch)
     }
 
     /// What its body holds beside the keys of the request.
@@ -512,6 +512,11 @@ impl Question {
     }
 }
 
+/// Goes on with a search, however far it is.
+pub fn unwatched(_: &Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 /// The predictors that this process keeps ready.
 pub fn ready() -> &'static Predictors {
     static READY_ONES: Predictors = Predictors::new(READY);
@@ -537,7 +542,11 @@ mod tests {
 
     #[test]
     fn a_question_takes_keys_of_the_workload_flat_and_names_wrong_ones() {
-        let ask = |name, body| Question::find(name).unwrap().ask(body, Arc::new(AtHand::default()));
+        let ask = |name, body| {
+            Question::find(name)
+                .unwrap()
+                .ask(body, Arc::new(AtHand::default()), &unwatched)
+        };
         let body = json!({"architecture": "gpt2", "gpu": "a100", "mode": "decode", "batch": 4});
         let report = ask("predict_model", body).unwrap();
         let nested = json!({"architecture": "gpt2", "gpu": "a100", "workload": {"mode": "decode", "batch": 4}});
@@ -561,7 +570,7 @@ mod tests {
             let mut body = json!({"architecture": "gpt-oss-120b", "gpu": "h100", "batch": 1});
             body.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
             let question = Question::find("predict_model").unwrap();
-            let report = question.ask(body, Arc::new(AtHand::default())).unwrap();
+            let report = question.ask(body, Arc::new(AtHand::default()), &unwatched).unwrap();
             serde_json::from_str::<Value>(&report.json()).unwrap()
         };
         let served = ask(json!({"mode": "decode"}));

@@ -113,6 +113,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Answer over HTTP, with a web page.
     Serve(ServeArgs),
+    /// Answer agents: a server of the Model Context Protocol on standard input and output.
+    Mcp,
     /// Time operators on your own GPU or CPU: rows to train a model on.
     Measure(MeasureArgs),
     /// Fit a model to timing tables.

@@ -1,6 +1,6 @@
 //! `shapewise predict batch`: every line of a file or of standard input, answered as it comes.
 
-use crate::answer::question::{AtHand, Context, Question};
+use crate::answer::question::{AtHand, Context, Question, unwatched};
 use crate::cli::Answer;
 use crate::cli::BUG;
 use crate::cli::DONE;
@@ -209,11 +209,11 @@ impl Lines<'_> {
             Err(error) => {
                 self.refused += 1;
                 self.code = self.code.max(FAILED);
+                let error = json::in_keys(&error.to_string());
                 say(&format!("{}:{line}: {error}", self.name));
                 match self.view.format {
                     Format::Text => format!("{line:>8}  no answer\n"),
                     _ => {
-                        let error = error.to_string();
                         format!("{}\n", json!({"schema": SCHEMA, "line": line, "error": error}))
                     }
                 }
@@ -249,7 +249,7 @@ impl Lines<'_> {
                 }
             }
         }
-        Question::find(question)?.ask(body, Arc::clone(self.context))
+        Question::find(question)?.ask(body, Arc::clone(self.context), &unwatched)
     }
 }
 

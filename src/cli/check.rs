@@ -1,6 +1,6 @@
 //! `shapewise check`: the sizing rules on shapes, the predicted cost of each broken one, and what fixes it.
 
-use crate::answer;
+use crate::answer::{self, question};
 use crate::cli::Answer;
 use crate::cli::DONE;
 use crate::cli::FAILED;
@@ -13,7 +13,7 @@ use crate::cli::args::View;
 use crate::cli::one_line;
 use crate::cli::render;
 use crate::cli::say;
-use crate::cli::target::answering;
+use crate::cli::target::{self, answering};
 use crate::error::Error;
 use crate::error::Result;
 use crate::predict::Predictor;
@@ -35,14 +35,12 @@ pub(super) fn run(check: &Check, view: View) -> Result<Answer> {
     }
 }
 
-fn operator<R: OperatorRequest + Args>(args: &CheckOperatorArgs<R>, view: View) -> Result<Answer> {
+fn operator<R: OperatorRequest + Args + Clone>(args: &CheckOperatorArgs<R>, view: View) -> Result<Answer> {
     if view.format == Format::Sarif {
         let allowed = "text or json for one operator";
         return Err(Error::field("command line", "--format", "sarif", allowed));
     }
-    let op = Sizes::fixed(|sizes| args.subject.request.op(sizes))?;
-    let predictor = answering(&args.subject.target)?;
-    let report = answer::check_operator(&predictor, &op)?;
+    let report = target::answer(question::check_operator, &args.subject)?;
     let limits = &args.limits;
     let failed = limits.counts() && report.fails(!limits.no_advice, limits.fail_above);
     Ok(Answer {

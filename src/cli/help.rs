@@ -27,7 +27,7 @@ const RARE: [(&str, &str); 4] = [
 ];
 
 /// Two examples of each command; a test runs them.
-const EXAMPLES: [(&str, [&str; 2]); 26] = [
+const EXAMPLES: [(&str, [&str; 2]); 27] = [
     (
         "predict gemm",
         [
@@ -119,6 +119,7 @@ const EXAMPLES: [(&str, [&str; 2]); 26] = [
         ["--gpu h200 --out report", "--data paper.parquet --out report"],
     ),
     ("serve", ["", "--listen 0.0.0.0:8080 --cors https://example.org"]),
+    ("mcp", ["", "--quiet"]),
     (
         "measure",
         [

@@ -26,6 +26,9 @@ mod measure;
 
 mod manual;
 
+#[cfg(feature = "mcp")]
+mod mcp;
+
 mod models;
 
 mod output;
@@ -167,6 +170,11 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Serve(args) => serve::run(args),
         #[cfg(not(feature = "serve"))]
         Command::Serve(_) => Err(Error::feature_off("`serve`", "serve")),
+
+        #[cfg(feature = "mcp")]
+        Command::Mcp => mcp::run(),
+        #[cfg(not(feature = "mcp"))]
+        Command::Mcp => Err(Error::feature_off("`mcp`", "mcp")),
 
         #[cfg(feature = "dataset")]
         Command::Evaluate(args) => evaluate::run(args, cli.view),

@@ -1,17 +1,14 @@
 //! `shapewise plan` and `shapewise compare`: the best layout over GPUs, and GPUs beside each other.
 
-use crate::answer;
-use crate::cli::args::{CompareArgs, PlanArgs, TargetArgs, View};
-use crate::cli::target::answering;
+use crate::answer::question;
+use crate::cli::args::{CompareArgs, PlanArgs, View};
+use crate::cli::target::answer;
 use crate::cli::{output::write, render};
 use crate::error::Result;
 use crate::report::plot;
 
 pub(super) fn plan(args: &PlanArgs, view: View) -> Result<String> {
-    let request = &args.subject.request;
-    let architecture = request.architecture.find()?;
-    let predictor = answering(&args.subject.target)?;
-    let report = answer::plan::plan(&predictor, &architecture, request)?;
+    let report = answer(question::plan, &args.subject)?;
     if let Some(path) = &args.plot {
         let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;
         write(path, &picture)?;
@@ -20,14 +17,5 @@ pub(super) fn plan(args: &PlanArgs, view: View) -> Result<String> {
 }
 
 pub(super) fn compare(args: &CompareArgs, view: View) -> Result<String> {
-    let request = &args.subject.request;
-    let architecture = request.architecture.find()?;
-    let TargetArgs { request: target, data } = &args.subject.target;
-    let report = answer::plan::compare(&architecture, request, target, |target| {
-        answering(&TargetArgs {
-            request: target.clone(),
-            data: data.clone(),
-        })
-    })?;
-    Ok(render(&report, view))
+    Ok(render(&answer(question::compare, &args.subject)?, view))
 }

@@ -1,19 +1,12 @@
 //! `shapewise sweep`: one GEMM, one attention or a step of a whole model along one of its sizes.
 
-use crate::answer::sweep;
-use crate::cli::args::FileArgs;
-use crate::cli::args::Sweep;
-use crate::cli::args::Targeted;
-use crate::cli::args::View;
-use crate::cli::output;
-use crate::cli::render;
-use crate::cli::target::answering;
-use crate::cli::target::predicting;
-use crate::cli::target::timings;
+use crate::answer::{question, sweep};
+use crate::cli::args::{FileArgs, Sweep, Targeted, View};
+use crate::cli::target::{answer, predicting, timings};
+use crate::cli::{output, render};
 use crate::error::Result;
 use crate::report::plot;
 use crate::report::sweep::SweepReport;
-use crate::request::ModelRequest;
 use crate::request::OperatorRequest;
 use clap::Args;
 
@@ -21,7 +14,7 @@ pub(super) fn run(command: &Sweep, view: View) -> Result<String> {
     let (report, files) = match command {
         Sweep::Gemm(args) => (operator(&args.subject)?, &args.files),
         Sweep::Attention(args) => (operator(&args.subject)?, &args.files),
-        Sweep::Model(args) => (model(&args.subject)?, &args.files),
+        Sweep::Model(args) => (answer(question::sweep_model, &args.subject)?, &args.files),
     };
     write(&report, files)?;
     Ok(render(&report, view))
@@ -33,12 +26,6 @@ fn operator<R: OperatorRequest + Args>(args: &Targeted<R>) -> Result<SweepReport
     let own = timings(&args.target, predictor.gpu())?;
     let own = args.target.data.is_some().then_some(&*own);
     sweep::operator(&predictor, &args.request, own)
-}
-
-fn model(args: &Targeted<ModelRequest>) -> Result<SweepReport> {
-    let base = args.request.architecture.find()?;
-    let predictor = answering(&args.target)?;
-    sweep::model(&predictor, &base, &args.request)
 }
 
 /// Writes the files that were asked for.

@@ -1,13 +1,45 @@
 //! The GPU and the model that a command names, as a predictor.
 
 use crate::answer::predictors;
+use crate::answer::question::{Asked, Context, Work, unwatched};
 use crate::answer::sweep::Timing;
-use crate::cli::args::TargetArgs;
-use crate::error::Error;
-use crate::error::Result;
-use crate::gpu::Gpu;
-use crate::gpu::GpuCatalog;
+use crate::arch::Architecture;
+use crate::cli::args::{TargetArgs, Targeted};
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::predict::Predictor;
+use crate::request::{ArchitectureRequest, TargetRequest};
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a command line is answered from: names may be paths, and the user's own timings are known.
+struct Own {
+    data: Option<PathBuf>,
+}
+
+impl Context for Own {
+    fn predictor(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
+        let (request, data) = (target.clone(), self.data.clone());
+        answering(&TargetArgs { request, data }).map(Arc::new)
+    }
+
+    fn architecture(&self, _: &str, request: &ArchitectureRequest) -> Result<Arc<Architecture>> {
+        request.find().map(Arc::new)
+    }
+}
+
+/// The answer to a request.
+pub(super) fn answer<Q: Args + Clone, R>(by: fn(Asked<Q>) -> Result<Work<R>>, args: &Targeted<Q>) -> Result<R> {
+    let TargetArgs { request: target, data } = args.target.clone();
+    let request = args.request.clone();
+    let context = Arc::new(Own { data });
+    by(Asked {
+        request,
+        target,
+        context,
+    })?(&unwatched)
+}
 
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {

@@ -46,8 +46,8 @@ pub struct BodyTraits {
     pub has_workload: bool,
     /// Whether it may be the config.json of a model, with the rest in a query string.
     pub may_be_config: bool,
-    /// Whether its answer may be written to a file.
-    pub writes: bool,
+    /// The key that names a file to write; `None` if it writes none.
+    pub writes: Option<&'static str>,
 }
 
 impl BodyTraits {
@@ -61,7 +61,7 @@ impl BodyTraits {
         has_target: false,
         has_workload: false,
         may_be_config: false,
-        writes: false,
+        writes: None,
     };
     /// A request about a model.
     const MODEL: Self = Self {
@@ -95,7 +95,7 @@ impl Bodied for SearchRequest {
 }
 impl Bodied for CalibrateRequest {
     const BODY: BodyTraits = BodyTraits {
-        writes: true,
+        writes: Some("out"),
         ..BodyTraits::PLAIN
     };
 }
@@ -130,6 +130,29 @@ pub fn listed(keys: &[&str]) -> String {
 /// Reads JSON without GPU and model.
 pub fn plain<R: DeserializeOwned>(body: Value) -> Result<R> {
     read_as(body, "")
+}
+
+/// The same sentence with the options between its backticks as JSON has them: `--tp 8 --pp 2` is `"tp": 8, "pp": 2`.
+pub fn in_keys(sentence: &str) -> String {
+    let spans = sentence.split('`').enumerate().map(|(at, span)| {
+        let options = span.split("--").skip(1).map(in_key).collect::<Vec<_>>();
+        match at % 2 == 1 && span.starts_with("--") {
+            true => options.join(", "),
+            false => span.to_owned(),
+        }
+    });
+    spans.collect::<Vec<_>>().join("`")
+}
+
+fn in_key(option: &str) -> String {
+    let (name, value) = option.trim().split_once(' ').unwrap_or((option.trim(), ""));
+    let name = name.replace('-', "_");
+    match value {
+        "" => name,
+        _ if name == "relax" => format!("\"{name}\": [\"{value}\"]"),
+        _ if value.parse::<f64>().is_ok() => format!("\"{name}\": {value}"),
+        _ => format!("\"{name}\": \"{value}\""),
+    }
 }
 
 /// Moves top-level keys of the workload to where a request has them.
@@ -243,6 +266,19 @@ mod tests {
     use crate::request::ModelRequest;
     use crate::request::Size;
     use serde_json::json;
+
+    #[test]
+    fn options_of_a_sentence_become_keys() {
+        for (sentence, in_json) in [
+            (
+                "what would free it: `--dp 8 --zero 1`, or `--dtype fp8`, or `--relax layers`, or without `--d-ff`",
+                "what would free it: `\"dp\": 8, \"zero\": 1`, or `\"dtype\": \"fp8\"`, or `\"relax\": [\"layers\"]`, or without `d_ff`",
+            ),
+            ("`m` is --; allowed: a -- b", "`m` is --; allowed: a -- b"),
+        ] {
+            assert_eq!(in_keys(sentence), in_json);
+        }
+    }
 
     #[test]
     fn keys_of_the_workload_may_stand_beside_the_others() {

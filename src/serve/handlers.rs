@@ -2,7 +2,7 @@
 
 use crate::answer;
 use crate::answer::catalog;
-use crate::answer::question::{Load, Question};
+use crate::answer::question::{Load, Question, unwatched};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::ops::Op;
@@ -26,7 +26,6 @@ use axum::routing::{MethodRouter, get, post};
 use futures_util::stream;
 use serde_json::Value;
 use std::convert::Infallible;
-use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
 
@@ -89,7 +88,7 @@ pub fn route(question: &'static Question) -> MethodRouter<App> {
     get(async move |State(app): State<App>| -> Answered {
         if known.get().is_none() {
             let list = question.read(Value::Object(serde_json::Map::new()), app.predictors.clone())?;
-            let list = list(&|_| ControlFlow::Continue(()))?.json();
+            let list = list(&unwatched)?.json();
             let _ = known.set(list);
         }
         Ok(json(known.get().cloned().unwrap_or_default()))
@@ -106,7 +105,6 @@ async fn asked(question: &'static Question, app: &App, body: Value, headers: &He
         metrics.predicted(report.predicted());
         Ok(report.json())
     };
-    let unwatched = |_: &_| ControlFlow::Continue(());
     match question.load {
         Load::Moment => Ok(json(answer(&unwatched)?)),
         Load::Job => work(app, move || answer(&unwatched)).await,

@@ -244,7 +244,7 @@ const CONFIGS: [&str; 2] = ["architecture", "like"];
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let detail = error.to_string();
+        let detail = json::in_keys(&error.to_string());
         if error.is_infeasible() {
             let title = "No answer can meet the request";
             let status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -253,7 +253,7 @@ impl From<Error> for Problem {
         let place = error.place();
         let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
         if let Some(at) = error.field_error() {
-            let value = at.value.replace('`', "\"");
+            let (value, allowed) = (at.value.replace('`', "\""), json::in_keys(&at.allowed));
             if place == Some(json::PLACE) {
                 return Self::field(
                     if at.field == json::WHOLE { "" } else { &at.field },
@@ -263,7 +263,7 @@ impl From<Error> for Problem {
             }
             problem.document.field = Some(at.field.clone());
             problem.document.value = Some(value);
-            problem.document.allowed = Some(at.allowed.clone());
+            problem.document.allowed = Some(allowed);
         }
         match place.filter(|key| CONFIGS.contains(key)) {
             Some(key) => problem.within(key),

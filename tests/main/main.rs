@@ -55,6 +55,9 @@ mod http;
 #[cfg(feature = "serve")]
 mod malformed;
 
+#[cfg(all(feature = "mcp", feature = "dataset"))]
+mod mcp;
+
 #[cfg(feature = "measure")]
 mod measuring;
 

@@ -179,7 +179,7 @@ fn training_states_that_do_not_fit_are_laid_out_by_a_plan_and_the_report_says_so
     }
     let refused = say(&format!("{line} --no-sharding"));
     assert_eq!((refused.code, &*refused.out), (1, ""));
-    for part in ["optimizer", "what would free it", "`--dp 8 --zero 1`"] {
+    for part in ["optimizer", "what would free it", "--dp 8 --zero 1"] {
         assert!(refused.err.contains(part), "{}", refused.err);
     }
 }

@@ -591,6 +591,14 @@ async fn problems_say_field_value_and_what_is_allowed() {
 }
 
 #[tokio::test]
+async fn what_would_free_a_search_is_said_in_keys() {
+    let body = json!({"params": "100B", "workload": {"mode": "decode"}});
+    let problem = post("/v1/search", &body).await.json();
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("`\"tp\": 8`") && !detail.contains("--"), "{detail}");
+}
+
+#[tokio::test]
 async fn a_body_that_does_not_arrive_is_given_up() {
     let router = with(Limits {
         body_time: Duration::from_millis(20),

@@ -1,0 +1,181 @@
+//! `shapewise mcp`: lines of JSON-RPC, and an independent client.
+
+use crate::cli::{data, program};
+use crate::skip::skip;
+use serde_json::{Value, json};
+use shapewise::answer::question::Question;
+use shapewise::request::json::in_keys;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A server and the pipes to it.
+struct Server {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut command = Command::new(program());
+        let command = command.arg("mcp").env_remove("SHAPEWISE_GPU");
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let output = BufReader::new(output);
+        let mut server = Self {
+            process,
+            input,
+            output,
+            asked: 0,
+        };
+        let client = json!({"name": "test", "version": "1"});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        let answer = server.ask("initialize", &hello);
+        assert_eq!(answer["result"]["serverInfo"]["name"], "shapewise", "{answer}");
+        assert!(answer["result"]["capabilities"]["tools"].is_object(), "{answer}");
+        server.say(r#"{"jsonrpc": "2.0", "method": "notifications/initialized"}"#);
+        server
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+    }
+
+    /// The next line that the server writes.
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        self.say(&json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params}).to_string());
+        let answer = self.line();
+        assert_eq!(answer["id"], self.asked, "{answer}");
+        answer
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Closes its input; it must end by itself.
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+/// The references of a schema.
+fn references(schema: &Value) -> Vec<String> {
+    let text = schema.to_string();
+    let found = text.split("\"$ref\":\"").skip(1);
+    found.map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_question_is_a_tool_that_answers_its_example() {
+    let mut server = Server::start();
+    let listed = server.ask("tools/list", &json!({}));
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let questions: Vec<_> = Question::ALL.iter().map(|question| question.name).collect();
+    assert_eq!(names, questions);
+    for (question, tool) in Question::ALL.iter().zip(tools) {
+        let schema = &tool["inputSchema"];
+        assert_eq!(schema["type"], "object", "{tool}");
+        for reference in references(schema) {
+            assert!(
+                schema.pointer(&reference[1..]).is_some(),
+                "{reference} of {}",
+                question.name
+            );
+        }
+        let example = serde_json::from_str(question.example.unwrap_or("{}")).unwrap();
+        let answer = server.call(question.name, &example);
+        let result = &answer["result"];
+        assert_eq!(result["isError"], false, "{answer}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("the same on the command line: shapewise "));
+        let Some(line) = line else {
+            assert!(["predict_graph", "calibrate"].contains(&question.name), "{text}");
+            continue;
+        };
+        let plain = line.replace(" --export DIR", "");
+        let printed = in_keys(&data(&format!("{plain} --wide")));
+        assert!(text.starts_with(&printed), "{line}: {text}");
+        let mut document: Value = serde_json::from_str(&data(&format!("{plain} --format json"))).unwrap();
+        let mut sent = result["structuredContent"].clone();
+        if plain != line {
+            document["configs"] = sent["configs"].take();
+            sent["configs"] = document["configs"].clone();
+        }
+        let is_large = question.name == "models";
+        assert_eq!(sent, if is_large { Value::Null } else { document }, "{line}");
+    }
+    server.end();
+}
+
+#[test]
+fn what_is_wrong_is_one_sentence_and_the_next_line_is_answered() {
+    let mut server = Server::start();
+    for (tool, arguments, sentence) in [
+        (
+            "predict_gemm",
+            json!({"m": 0, "n": 8, "k": 8}),
+            "`m` is 0; allowed: a whole number from 1",
+        ),
+        ("predict_gemm", json!({"m": 8, "n": 8}), "`k` is absent"),
+        (
+            "check",
+            json!({"architecture": "gpt2", "gpu": "h2000"}),
+            "`gpu` is `h2000`",
+        ),
+        ("gpus", json!({"name": "h200"}), "`name` is unknown"),
+        (
+            "calibrate",
+            json!({"runs": [], "out": "x.toml"}),
+            "no tool writes a file",
+        ),
+        (
+            "search",
+            json!({"params": "100B", "workload": {"mode": "decode"}}),
+            "`\"tp\": 8`",
+        ),
+    ] {
+        let answer = server.call(tool, &arguments);
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(sentence) && text.lines().count() == 1, "{text}");
+        assert!(!text.contains("--"), "{text}");
+    }
+    let unknown = server.call("predict_everything", &json!({}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    // What is no JSON has no sender to answer; JSON that is no message is refused without an id.
+    server.say("{\"jsonrpc\": ");
+    server.say("{\"jsonrpc\": \"2.0\", \"id\": {}}");
+    let refused = server.line();
+    assert_eq!(
+        (&refused["error"]["code"], &refused["id"]),
+        (&json!(-32600), &Value::Null)
+    );
+    let answer = server.call("predict_gemm", &json!({"m": 8, "n": 8, "k": 8}));
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    server.end();
+}
+
+#[test]
+fn the_official_client_in_python_is_answered() {
+    let python = std::env::var_os("MCP_PYTHON").unwrap_or_else(|| "python3".into());
+    let knows = Command::new(&python).args(["-c", "import mcp"]).output();
+    if !knows.is_ok_and(|knows| knows.status.success()) {
+        return skip("mcp", "no Python with the package mcp");
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/client.py");
+    let asked = Command::new(python).arg(script).arg(program()).output().unwrap();
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+}
