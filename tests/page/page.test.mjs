@@ -309,6 +309,18 @@ describe("plan", () => {
     });
   });
 
+  test("shows the limits where requests are served", () => visit("/#plan?gpus=16", async (page) => {
+    await planned(page);
+    assert.ok(await page.isVisible("#plan-global_batch") && await page.isHidden("#plan-tpot_ms"));
+    await page.selectOption("#plan-mode", "decode");
+    assert.ok(await page.isHidden("#plan-global_batch"));
+    await page.fill("#plan-tpot_ms", "40");
+    await page.click("#view-plan button.main");
+    await page.waitForSelector('#view-plan .plot[aria-label^="Throughput against the speed"]');
+    assert.equal(await page.locator("#view-plan .plot text", { hasText: "40.00 ms a token" }).count(), 1);
+    assert.match(await state(page), /tpot_ms=40/);
+  }));
+
   test("a wrong field is named beside it", () => visit("/#plan?architecture=llama-3-8b&gpu=h100&gpus=64&global_batch=5000", async (page) => {
     await page.waitForSelector("#view-plan [role=alert] :not(:empty)");
     assert.match(await text(page, "#plan-global_batch-error"), /that 4096, those of a sequence, divide/);

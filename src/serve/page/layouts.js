@@ -14,14 +14,21 @@ import { TABS } from "./tabs.js";
 /** Fields that are always seen. */
 const MAIN = ["architecture", "config", "gpu", "gpus", "mode", "usd_per_gpu_hour"];
 
+/** Fields that are seen in one mode, or where an address sets them. */
+const OF = { train: ["global_batch", "tokens"], decode: ["concurrency", "ttft_ms", "tpot_ms"] };
+
 /** A view of one question. */
 export function view({ name, lead, own, questions, besides, render, launched }) {
 	const path = `/v1/${name}`;
 	const source = new Source(name, "Model", "architecture");
 	let form;
 	let work;
+	const arrange = () => {
+		for (const [mode, fields] of Object.entries(OF)) for (const field of fields) form.wraps.get(field).hidden = mode !== form.get("mode") && form.get(field) === "";
+	};
 	const show = (query) => {
 		source.fill(query);
+		arrange();
 		return work.run(async (signal) => {
 			const request = source.request();
 			const answer = await send(path, request, signal);
@@ -32,13 +39,18 @@ export function view({ name, lead, own, questions, besides, render, launched }) 
 	};
 	const mount = () => {
 		form = new Form(name, [source.field, ...fields(path, { architecture: { label: "Model", hint: "", list: "presets", value: "llama-3-70b", placeholder: "llama-3-70b, deepseek-v3, …" }, gpus: { value: "64", hint: "8:1024 scales in doublings" }, mode: { hint: "" }, ...own() })]);
+		form.input("mode").addEventListener("change", () => {
+			for (const field of Object.values(OF).flat()) form.set(field, "");
+			arrange();
+		});
 		work = desk(form, TABS[name]);
+		const seen = [...MAIN, ...Object.values(OF).flat()];
 		const submit = (event) => {
 			event.preventDefault();
 			const query = source.query();
 			if (!go(name, query)) show(query);
 		};
-		return [p("lead", lead), source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(questions)), work.alert, work.output];
+		return [p("lead", lead), source.element(form, submit, form.nodes(seen), form.folded(seen), work.controls, examples(questions)), work.alert, work.output];
 	};
 	return { mount, show };
 }
