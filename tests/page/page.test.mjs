@@ -496,7 +496,7 @@ describe("search", () => {
 
 describe("check", () => {
   test("judges a published model, with its fixed shape beside it", () => visit("/#check", async (page) => {
-    await page.fill("#check-model", "gpt3-2.7b");
+    await page.fill("#check-architecture", "gpt3-2.7b");
     await page.click("#view-check button.main");
     await checked(page);
     const answer = await ask("/v1/check", { architecture: "gpt3-2.7b" });
@@ -551,7 +551,7 @@ describe("check", () => {
     await page.waitForFunction(() => document.querySelector("[data-rule=vocabulary]")?.textContent.includes("32003"));
   }));
 
-  test("shows what does not run, and what would", () => visit("/#check?model=gpt3-2.7b&tp=3", async (page) => {
+  test("shows what does not run, and what would", () => visit("/#check?architecture=gpt3-2.7b&tp=3", async (page) => {
     await checked(page);
     assert.match(await text(page, "#view-check .note"), /Does not run: .*tp/);
     assert.match(await text(page, "#together"), /does not run/);
@@ -795,7 +795,7 @@ describe("forms", () => {
 describe("what goes wrong", () => {
   test("a service without its document is told, with a way to try again", () => visit("/api", async (page) => {
     await page.route("**/openapi.json", (route) => route.fulfill({ status: 500, contentType: "application/problem+json", body: JSON.stringify({ title: "Internal fault", status: 500, detail: "its log says more" }) }));
-    await page.goto(`${base}/#check?model=gpt2`);
+    await page.goto(`${base}/#check?architecture=gpt2`);
     await page.waitForSelector("[role=alert]:not(:empty)");
     assert.match(await text(page, "[role=alert]"), /Internal fault/);
     await page.unroute("**/openapi.json");
@@ -830,15 +830,15 @@ describe("what goes wrong", () => {
     assert.equal(await text(page, "#view-search details.options summary"), "More options (1 set)");
   }, { failures: true }));
 
-  test("a word where a number belongs is refused before anything is asked", () => visit("/#check?model=gpt3-2.7b&batch=many", async (page, seen) => {
+  test("a word where a number belongs is refused before anything is asked", () => visit("/#check?architecture=gpt3-2.7b&batch=many", async (page, seen) => {
     assert.match(await beside(page, "check-batch"), /“many” is not a whole number/);
     assert.equal(seen.posts.length, 0);
   }));
 
   test("a number out of bounds, an unknown model and GPU are told by the server", async () => {
-    await visit("/#check?model=gpt3-2.7b&batch=0", async (page) => { assert.match(await beside(page, "check-batch"), /allowed/); }, { failures: true });
-    await visit("/#check?model=nope", async (page) => { assert.match(await beside(page, "check-model"), /nope.*nearest/); }, { failures: true });
-    await visit("/#check?model=gpt2&gpu=nope", async (page) => { assert.match(await beside(page, "check-gpu"), /allowed.*`shapewise gpus` lists all/); }, { failures: true });
+    await visit("/#check?architecture=gpt3-2.7b&batch=0", async (page) => { assert.match(await beside(page, "check-batch"), /allowed/); }, { failures: true });
+    await visit("/#check?architecture=nope", async (page) => { assert.match(await beside(page, "check-architecture"), /nope.*nearest/); }, { failures: true });
+    await visit("/#check?architecture=gpt2&gpu=nope", async (page) => { assert.match(await beside(page, "check-gpu"), /allowed.*`shapewise gpus` lists all/); }, { failures: true });
     await visit("/#explore?op=attention&vary=head_dim&range=32:64:8&heads=0", async (page) => { assert.match(await beside(page, "explore-heads"), /allowed/); }, { failures: true });
     await visit("/#explore?op=gemm&vary=n&range=9:1:1", async (page) => { await beside(page, "explore-range"); }, { failures: true });
   });
@@ -876,7 +876,7 @@ describe("what goes wrong", () => {
     assert.match(await text(page, "#view-search [role=alert]"), /server is busy.*wait 7 s/);
   }, { failures: true }));
 
-  test("a fault shows its name and nothing inside", () => visit("/#check?model=gpt2", async (page) => {
+  test("a fault shows its name and nothing inside", () => visit("/#check?architecture=gpt2", async (page) => {
     await page.route("**/v1/check", (route) => route.fulfill({ status: 500, contentType: "application/problem+json", body: JSON.stringify({ type: "/api#fault", title: "Internal fault", status: 500, detail: "this is a fault of the service; its log says more", instance: "3f2a" }) }));
     await page.click("#view-check button.main");
     await page.waitForSelector("#view-check [role=alert]:not(:empty)");
@@ -925,7 +925,7 @@ describe("everywhere", () => {
     search: ["/#search?params=350M&gpu=a100&free=micro-batch&top=5", searched],
     plan: ["/#plan?architecture=llama-3-8b&gpu=h100&gpus=64&tokens=1T", planned],
     compare: ["/#compare?architecture=llama-3-8b&gpu=a100,h100&gpus=8", compared],
-    check: ["/#check?model=gpt3-2.7b&gpu=a100", checked],
+    check: ["/#check?architecture=gpt3-2.7b&gpu=a100", checked],
     explore: ["/#explore?op=gemm&vary=n&range=1536:6144:64&gpu=a100&gpu2=h100", drawn],
     models: ["/#models?gpu=h200", (page) => page.waitForSelector("#view-models .figures table")],
     api: ["/api", (page) => page.waitForSelector("main section")],
@@ -962,13 +962,13 @@ describe("everywhere", () => {
     await page.waitForFunction(() => document.querySelector("#view-search h2")?.textContent.startsWith("760,000,000"));
   }));
 
-  test("a tab leads back to what it showed", () => visit("/#check?model=gpt2", async (page, seen) => {
+  test("a tab leads back to what it showed", () => visit("/#check?architecture=gpt2", async (page, seen) => {
     await checked(page);
     const checks = () => seen.posts.filter(({ path }) => path === "/v1/check").length;
     await page.getByRole("link", { name: "Explore" }).click();
     await page.getByRole("link", { name: "Check", exact: true }).click();
     // The address is the link's at once; the page follows it when the browser tells of the change.
-    await page.waitForFunction(() => location.hash.includes("model=gpt2") && document.title === "Check · shapewise");
+    await page.waitForFunction(() => location.hash.includes("architecture=gpt2") && document.title === "Check · shapewise");
     assert.equal(checks(), 1);
   }));
 

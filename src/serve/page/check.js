@@ -9,29 +9,28 @@ import * as format from "./format.js";
 import { gpuField, gpuTitle } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
 import { Source } from "./source.js";
-import { go, href } from "./state.js";
+import { go } from "./state.js";
 import { TABS } from "./tabs.js";
 
 const name = "check";
 
 const EXAMPLES = [
-	["GPT-3 2.7B, the classic: odd vocabulary, heads of 80", "#check?model=gpt3-2.7b"],
-	["Llama 3 8B decoding 16 sequences on an A100", "#check?model=llama-3-8b&gpu=a100&mode=decode&batch=16"],
-	["Pythia 12B over eight H100s", "#check?model=pythia-12b&gpu=h100&tp=8"],
+	["GPT-3 2.7B, the classic: odd vocabulary, heads of 80", "#check?architecture=gpt3-2.7b"],
+	["Llama 3 8B decoding 16 sequences on an A100", "#check?architecture=llama-3-8b&gpu=a100&mode=decode&batch=16"],
+	["Pythia 12B over eight H100s", "#check?architecture=pythia-12b&gpu=h100&tp=8"],
 ];
 
 /** Fields that are always seen. */
-const MAIN = ["model", "config", "gpu", "mode", "batch", "seq"];
+const MAIN = ["architecture", "config", "gpu", "mode", "batch", "seq"];
 
-const source = new Source(name, "Check", "model");
+const source = new Source(name, "Check", "architecture");
 let form;
 let work;
 
 export function mount() {
 	form = new Form(name, [
 		source.field,
-		// A published model has been `model` in addresses from the start; the field of that name is which predictor answers.
-		...fields("/v1/check", { architecture: { name: "model", label: "Published model", hint: "", value: "gpt3-2.7b", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField(), model: { name: "predictor" } }),
+		...fields("/v1/check", { architecture: { label: "Published model", hint: "", value: "gpt3-2.7b", placeholder: "gpt3-2.7b, llama-3-8b, …" }, gpu: gpuField() }),
 	]);
 	work = desk(form, TABS[name]);
 	const element = source.element(form, submit, form.nodes(MAIN), form.folded(MAIN), work.controls, examples(EXAMPLES));
@@ -81,19 +80,8 @@ function asIs(predicted) {
 	return facts([
 		["step", h("strong", null, format.time(predicted.time_us)), ` (90 %: ${format.time(predicted.low_us)} to ${format.time(predicted.high_us)})`, !predicted.fits && span("bad", " does not fit the memory")],
 		["tiers", format.tierShares(predicted.tier_shares)],
-		["its parts", h("a", { href: href("predict", questions()) }, "Where the time goes")],
+		["its parts", h("a", { href: source.href("predict") }, "Where the time goes")],
 	]);
-}
-
-/** The same step under Predict, which has the names of the API. */
-function questions() {
-	const query = source.query();
-	for (const [here, there] of [["model", "architecture"], ["predictor", "model"]]) {
-		if (query.has(here)) query.set(there, query.get(here));
-		query.delete(here);
-	}
-	query.set("mode", form.get("mode"));
-	return query;
 }
 
 function paragraph(checked, rule) {

@@ -11,7 +11,7 @@ import { gpuField, gpuTitle } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
 import { plot, sharesWithNames } from "./plot.js";
 import { Source } from "./source.js";
-import { adjust, go, href } from "./state.js";
+import { adjust, go } from "./state.js";
 import { TABS } from "./tabs.js";
 
 const name = "predict";
@@ -114,12 +114,6 @@ function render(step, figures, sweep, request) {
 		text.textContent = format.grouped(value);
 	}
 	const open = work.output.querySelector("details.operators")?.open;
-	const query = source.query();
-	for (const [here, there] of [["model", "predictor"], ["architecture", "model"]]) {
-		if (query.has(here)) query.set(there, query.get(here));
-		query.delete(here);
-	}
-	query.set("mode", step.workload.mode);
 	put(work.output,
 		h("h2", null, `${step.model} on ${step.gpus > 1 ? `${format.grouped(step.gpus)} × ` : ""}${gpuTitle(step.gpu)}`),
 		p("sub", `${format.grouped(step.parameters)} parameters · ${format.settings(step.workload, defaults(STEP))} · ${step.framework.name}${step.framework.assumed ? ", assumed" : ""}`),
@@ -136,7 +130,7 @@ function render(step, figures, sweep, request) {
 			["based on", format.basis(step.basis)],
 			step.caveats.length > 0 && ["caveats", h("ul", { class: "plain" }, step.caveats.map((one) => h("li", null, `${format.percent(one.time_share)} of the time: ${one.text}`)))],
 			step.notes?.length > 0 && ["notes", h("ul", { class: "plain" }, step.notes.map((one) => h("li", null, one)))],
-			["rules", h("a", { href: href("check", query) }, "Check this shape against the sizing rules")],
+			["rules", h("a", { href: source.href("check") }, "Check this shape against the sizing rules")],
 		]),
 		h("details", { class: "operators", open }, h("summary", null, `All ${step.lines.length} operators`), operators(step)),
 		commands("predict model", STEP, request, launches(step.model, step.workload, length(step))));

@@ -2,6 +2,7 @@
 
 import { button, h, p } from "./dom.js";
 import { refuse } from "./form.js";
+import { href } from "./state.js";
 
 /** The field of a config of one's own; it and the name are the same key of the request. */
 const CONFIG = { name: "config", path: "architecture", label: "config.json", kind: "long", size: "wide", placeholder: "{\n  \"model_type\": \"llama\",\n  \"hidden_size\": 4096,\n  …" };
@@ -81,6 +82,13 @@ export class Source {
 		const source = this.chosen;
 		query.set(source, source === "config" ? laidOut(this.form.get("config")) : this.form.get(source));
 		return query;
+	}
+
+	/** The address of the same model and workload in another view, whose mode may start with another one. */
+	href(view) {
+		const query = this.query();
+		query.set("mode", this.form.get("mode"));
+		return href(view, query);
 	}
 
 	/** Fills the form from an address. */
