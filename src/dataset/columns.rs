@@ -375,35 +375,33 @@ impl Batch<'_> {
     }
 
     /// A column of whole numbers.
-    pub fn counts(&self, column: &str) -> Result<Counts<'_>> {
+    pub fn counts(&self, column: &str) -> Result<Values<'_, i64>> {
         let allowed = "64-bit integers";
         match self.column(column)? {
-            Column::Counts(counts) => Ok(Counts(counts.into())),
-            other => Ok(Counts(self.parsed(column, other, allowed, csv::whole)?.into())),
+            Column::Counts(counts) => Ok(counts.into()),
+            other => Ok(self.parsed(column, other, allowed, csv::whole)?.into()),
         }
     }
 
     /// A column of real numbers.
-    pub fn numbers(&self, column: &str) -> Result<Numbers<'_>> {
+    pub fn numbers(&self, column: &str) -> Result<Values<'_, f64>> {
         let allowed = "numbers";
         match self.column(column)? {
-            Column::Numbers(numbers) => Ok(Numbers(numbers.into())),
+            Column::Numbers(numbers) => Ok(numbers.into()),
             Column::Counts(counts) => {
                 let numbers = counts.iter().map(|count| count.map(|count| count as f64));
-                Ok(Numbers(numbers.collect::<Vec<_>>().into()))
+                Ok(numbers.collect())
             }
-            other => Ok(Numbers(
-                self.parsed(column, other, allowed, |text| text.parse().ok())?.into(),
-            )),
+            other => Ok(self.parsed(column, other, allowed, |text| text.parse().ok())?.into()),
         }
     }
 
     /// A column of true and false.
-    pub fn flags(&self, column: &str) -> Result<Flags<'_>> {
+    pub fn flags(&self, column: &str) -> Result<Values<'_, bool>> {
         let allowed = "true or false";
         match self.column(column)? {
-            Column::Flags(flags) => Ok(Flags(flags.into())),
-            other => Ok(Flags(self.parsed(column, other, allowed, csv::flag)?.into())),
+            Column::Flags(flags) => Ok(flags.into()),
+            other => Ok(self.parsed(column, other, allowed, csv::flag)?.into()),
         }
     }
 
@@ -461,6 +459,9 @@ impl Batch<'_> {
     }
 }
 
+/// A column of other values by row, `None` where it is null.
+pub(super) type Values<'a, T> = Cow<'a, [Option<T>]>;
+
 /// A column of texts that repeat.
 pub(super) struct Texts<'a>(&'a TextColumn);
 
@@ -473,35 +474,5 @@ impl<'a> Texts<'a> {
     /// Rows of one batch with equal keys hold equal texts.
     pub fn key(&self, row: usize) -> Option<u32> {
         self.0.keys[row]
-    }
-}
-
-/// A column of whole numbers.
-pub(super) struct Counts<'a>(Cow<'a, [Option<i64>]>);
-
-impl Counts<'_> {
-    /// The number of a row; nothing where it is null.
-    pub fn get(&self, row: usize) -> Option<i64> {
-        self.0[row]
-    }
-}
-
-/// A column of real numbers.
-pub(super) struct Numbers<'a>(Cow<'a, [Option<f64>]>);
-
-impl Numbers<'_> {
-    /// The number of a row; nothing where it is null.
-    pub fn get(&self, row: usize) -> Option<f64> {
-        self.0[row]
-    }
-}
-
-/// A column of true and false.
-pub(super) struct Flags<'a>(Cow<'a, [Option<bool>]>);
-
-impl Flags<'_> {
-    /// The flag of a row; nothing where it is null.
-    pub fn get(&self, row: usize) -> Option<bool> {
-        self.0[row]
     }
 }

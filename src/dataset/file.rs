@@ -7,7 +7,7 @@
 
 use super::column::{Cell, Column, Kind, Presence};
 use super::columns::write::{self, Field};
-use super::columns::{Batch, Counts, Flags, Numbers, Parquet, Texts};
+use super::columns::{Batch, Parquet, Texts, Values};
 use super::draft::Draft;
 use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
 use super::{Filter, Row};
@@ -144,9 +144,9 @@ pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
 /// A column of a batch.
 pub(super) enum Cells<'a> {
     Texts(Texts<'a>),
-    Wholes(Counts<'a>),
-    Reals(Numbers<'a>),
-    Flags(Flags<'a>),
+    Wholes(Values<'a, i64>),
+    Reals(Values<'a, f64>),
+    Flags(Values<'a, bool>),
 }
 
 impl<'a> Cells<'a> {
@@ -162,9 +162,9 @@ impl<'a> Cells<'a> {
     pub(super) fn get(&self, row: usize) -> Option<Cell<'a>> {
         match self {
             Self::Texts(texts) => texts.get(row).map(Cell::Text),
-            Self::Wholes(wholes) => wholes.get(row).map(Cell::Whole),
-            Self::Reals(reals) => reals.get(row).map(Cell::Real),
-            Self::Flags(flags) => flags.get(row).map(Cell::Flag),
+            Self::Wholes(wholes) => wholes[row].map(Cell::Whole),
+            Self::Reals(reals) => reals[row].map(Cell::Real),
+            Self::Flags(flags) => flags[row].map(Cell::Flag),
         }
     }
 }

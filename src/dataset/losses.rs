@@ -1,27 +1,10 @@
 //! Losses of language models whose shape is known; `docs/runs.md` has the columns of such a table.
 
 use super::Skipped;
-use super::columns::{Batch, Parquet};
+use super::columns::Parquet;
+use super::runs::cells::Cells;
 use crate::error::Result;
 use std::path::Path;
-
-const COLUMNS: &[&str] = &[
-    "source",
-    "split",
-    "loss_on",
-    "shape_key",
-    "layers",
-    "width",
-    "heads",
-    "head_dim",
-    "kv_heads",
-    "d_ff",
-    "gated",
-    "vocab",
-    "params",
-    "tokens",
-    "loss",
-];
 
 /// How far the stated parameters may be from those that the shape has.
 const COUNT_ERROR: f64 = 2e-3;
@@ -91,16 +74,10 @@ pub struct LossRuns {
 pub fn read_losses<P: AsRef<Path>>(paths: &[P]) -> Result<LossRuns> {
     let mut all = LossRuns::default();
     for path in paths {
-        let file = Parquet::open(path.as_ref())?;
-        for batch in file.batches(COLUMNS, None)? {
-            let batch = batch?;
-            for row in 0..batch.len() {
-                match read(&batch, row)? {
-                    Ok(run) => all.runs.push(run),
-                    Err(reason) => all.skipped.add(&reason, 1),
-                }
-            }
-        }
+        Cells::each(&Parquet::open(path.as_ref())?, |cells| match read(cells) {
+            Ok(run) => all.runs.push(run),
+            Err(reason) => all.skipped.add(&reason, 1),
+        })?;
     }
     all.keep_lowest();
     Ok(all)
@@ -123,46 +100,16 @@ impl LossRuns {
     }
 }
 
-fn read(batch: &Batch<'_>, row: usize) -> Result<Result<LossRun, String>> {
-    let text = |column| Ok(batch.texts(column)?.get(row).unwrap_or_default().to_owned());
-    let number = |column| {
-        let value = match batch.counts(column) {
-            Ok(counts) => counts.get(row).map(|count| count as f64),
-            Err(_) => batch.numbers(column)?.get(row),
-        };
-        Ok(value.filter(|value| *value > 0.0 && value.is_finite()))
+fn read(cells: Cells<'_>) -> Result<LossRun, String> {
+    let text = |column| cells.text_or_empty(column).map(str::to_owned);
+    let number = |column: &str| {
+        let value = cells.number(column)?;
+        let stated = value.filter(|value| *value > 0.0 && value.is_finite());
+        stated.ok_or_else(|| format!("`{column}` is not stated or not more than 0"))
     };
-    let mut missing = None;
-    let mut sizes = [0.0; 10];
-    let names = [
-        "layers", "width", "heads", "head_dim", "kv_heads", "d_ff", "vocab", "params", "tokens", "loss",
-    ];
-    for (size, name) in sizes.iter_mut().zip(names) {
-        match number(name)? {
-            Some(value) => *size = value,
-            None => missing = Some(name),
-        }
-    }
-    if let Some(name) = missing {
-        return Ok(Err(format!("`{name}` is not stated or not more than 0")));
-    }
-    let [
-        layers,
-        width,
-        heads,
-        head_dim,
-        kv_heads,
-        d_ff,
-        vocab,
-        params,
-        tokens,
-        loss,
-    ] = sizes;
-    let matrices = if batch.flags("gated")?.get(row) == Some(true) {
-        3.0
-    } else {
-        2.0
-    };
+    let (layers, width, d_ff) = (number("layers")?, number("width")?, number("d_ff")?);
+    let (heads, head_dim, kv_heads) = (number("heads")?, number("head_dim")?, number("kv_heads")?);
+    let matrices = if cells.flag("gated")? { 3.0 } else { 2.0 };
     let run = LossRun {
         set: LossSet {
             source: text("source")?,
@@ -177,13 +124,13 @@ fn read(batch: &Batch<'_>, row: usize) -> Result<Result<LossRun, String>> {
         heads,
         head_dim,
         kv_heads,
-        vocab,
-        tokens,
-        loss,
+        vocab: number("vocab")?,
+        tokens: number("tokens")?,
+        loss: number("loss")?,
     };
-    let miss = (run.parameters() / params - 1.0).abs();
-    Ok(match miss <= COUNT_ERROR {
+    let miss = (run.parameters() / number("params")? - 1.0).abs();
+    match miss <= COUNT_ERROR {
         true => Ok(run),
         false => Err("`params` is not the number that the shape has".to_owned()),
-    })
+    }
 }

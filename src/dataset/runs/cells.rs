@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 /// One row of a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Cells<'a> {
+pub(in crate::dataset) struct Cells<'a> {
     batch: &'a Batch<'a>,
     row: usize,
     /// Why the file cannot be read: a column that it lacks, or one of another type.
@@ -52,19 +52,21 @@ impl<'a> Cells<'a> {
     /// Whether a flag is set.
     pub fn flag(self, column: &str) -> Result<bool, Reason> {
         let flags = self.of(self.batch.flags(column))?;
-        Ok(flags.get(self.row) == Some(true))
+        Ok(flags[self.row] == Some(true))
     }
 
     /// A number; nothing where the cell is null.
     pub fn number(self, column: &str) -> Result<Option<f64>, Reason> {
-        let numbers = self.of(self.batch.numbers(column))?;
-        Ok(numbers.get(self.row))
+        if let Ok(counts) = self.batch.counts(column) {
+            return Ok(counts[self.row].map(|count| count as f64));
+        }
+        Ok(self.of(self.batch.numbers(column))?[self.row])
     }
 
     /// A whole number from 0; nothing where the cell is null.
     pub fn whole(self, column: &str) -> Result<Option<u64>, Reason> {
         let counts = self.of(self.batch.counts(column))?;
-        let Some(count) = counts.get(self.row) else {
+        let Some(count) = counts[self.row] else {
             return Ok(None);
         };
         let count = u64::try_from(count).map_err(|_| format!("`{column}` is negative"))?;

@@ -4,7 +4,7 @@
 //! with the architecture and the workload that describe it to a predictor; what a table does not
 //! say is filled in by the stated assumptions of its publisher (`docs/runs.md`).
 
-mod cells;
+pub(super) mod cells;
 mod inference_runs;
 mod llm_foundry;
 mod llm_inference_bench;
