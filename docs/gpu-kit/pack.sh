@@ -4,11 +4,13 @@
 #
 #     docs/gpu-kit/pack.sh [OUT.tar.xz]
 #
-# SHAPEWISE names a program that is built already, VULKAN the libvulkan.so.1 to carry.
+# SHAPEWISE names a program that is built already, VULKAN the libvulkan.so.1 to carry, MOST the most bytes of the archive.
 set -eu
 kit=$(cd "$(dirname "$0")" && pwd)
 out=${1:-shapewise-gpu-kit.tar.xz}
 program=${SHAPEWISE:-}
+# Bytes of the archive, as much as a short visit to a machine has time to copy.
+most=${MOST:-35000000}
 if [ -z "$program" ]; then
     (cd "$kit/../.." && cargo build --release --locked --features wgpu)
     program=${CARGO_TARGET_DIR:-$kit/../../target}/release/shapewise
@@ -25,5 +27,9 @@ if [ -n "$vulkan" ]; then cp -L "$vulkan" "$folder/gpu-kit/lib/libvulkan.so.1"; 
 # The newest versions that any file asks of the C library there.
 objdump -T "$folder/gpu-kit/shapewise" "$folder"/gpu-kit/lib/* 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 |
     sed 's/GLIBC_/needs glibc /'
-tar -C "$folder" -c gpu-kit | xz -9e -T1 >"$out"
-echo "$out: $(wc -c <"$out") bytes; unpack it on the machine of the GPU and start gpu-kit/run.sh --seconds 560"
+tar -C "$folder" -c gpu-kit | xz -9e -T1 >"$folder/kit.tar.xz"
+size=$(wc -c <"$folder/kit.tar.xz")
+echo "program $(wc -c <"$folder/gpu-kit/shapewise") bytes, packed $size of at most $most"
+[ "$size" -le "$most" ] || { echo "pack.sh: $out is not written: the kit has $size bytes; allowed: at most $most" >&2; exit 1; }
+cp "$folder/kit.tar.xz" "$out"
+echo "$out: unpack it on the machine of the GPU and start gpu-kit/run.sh --seconds 560"
