@@ -595,8 +595,9 @@ pub const AUTO: &str = "auto";
 /// Converting public tables, or merging our own.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Whose tables they are; native merges files of our own, such as shards of a plan.
-    #[arg(value_parser = PossibleValuesParser::new([NATIVE].into_iter().chain(publishers())))]
+    /// Whose tables they are; native merges files of our own, such as shards of a plan, and torch-profiler reads traces of a
+    /// job of one's own.
+    #[arg(value_parser = PossibleValuesParser::new([NATIVE, TORCH_PROFILER].into_iter().chain(publishers())))]
     pub source: String,
     /// The tables, as they are published: the GPU of a file that does not name it is that of its folder or the one of
     /// `--gpu`.
@@ -608,6 +609,10 @@ pub struct ImportArgs {
     /// The licence (SPDX) of all rows of a CSV without the column `licence`.
     #[arg(long, value_name = "SPDX")]
     pub licence: Option<String>,
+    /// What a step of a trace is, by columns of docs/runs.md (`model=llama-3-8b,batch=4,seq=2048`): a run of each trace's median
+    /// step goes to FILE.steps.parquet.
+    #[arg(long, value_name = "COLUMN=VALUE", value_delimiter = ',')]
+    pub run: Vec<String>,
     /// The Parquet file to write.
     #[arg(long, value_name = "FILE.parquet")]
     pub out: PathBuf,
@@ -650,6 +655,9 @@ pub struct ManualArgs {
 
 /// Our own schema of timing tables.
 pub const NATIVE: &str = "native";
+
+/// Traces of `torch.profiler`.
+pub const TORCH_PROFILER: &str = "torch-profiler";
 
 /// Publishers whose tables can be imported; none in a build without importers.
 #[cfg(feature = "dataset")]

@@ -1,8 +1,9 @@
 //! `shapewise import`: public timing tables to our own schema.
 
 use crate::cli::args::ImportArgs;
-use crate::cli::args::NATIVE;
 use crate::cli::args::View;
+use crate::cli::args::{NATIVE, TORCH_PROFILER};
+use crate::cli::output::refuse_existing;
 use crate::cli::render;
 use crate::cli::rows;
 use crate::dataset;
@@ -12,6 +13,9 @@ use crate::dataset::Row;
 use crate::dataset::Table;
 use crate::dataset::anchor_change;
 use crate::dataset::line;
+use crate::dataset::runs::{read_object, write_runs};
+use crate::dataset::steps::steps_path;
+use crate::dataset::trace::read_trace;
 use crate::error::Error;
 use crate::error::Result;
 use crate::evaluate::family;
@@ -19,6 +23,8 @@ use crate::gpu::GpuCatalog;
 use crate::report::import::FileDrift;
 use crate::report::import::ImportReport;
 use crate::report::import::KeptRows;
+use crate::report::import::TraceSteps;
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
@@ -28,9 +34,10 @@ pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
     let stated = [("source", &args.of_source), ("licence", &args.licence)];
     if let Some((option, text)) = stated.into_iter().find_map(|(name, text)| Some((name, text.as_ref()?)))
         && args.source != NATIVE
+        && args.source != TORCH_PROFILER
     {
         return Err(Error::bad_input(format!(
-            "`--{option}` is `{text}`, and tables of {} have their own; allowed: with `import {NATIVE}`",
+            "`--{option}` is `{text}`, and tables of {} have their own; allowed: with `import {NATIVE}` and `import {TORCH_PROFILER}`",
             args.source
         )));
     }
@@ -39,9 +46,22 @@ pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
         licence: args.licence.clone(),
         ..rows::filter(&args.filter)
     };
-    let (table, drift) = match args.source == NATIVE {
-        true => merge(args, &filter, &mut gpus)?,
-        false => (rows::read(&args.source, &args.paths, &filter, &mut gpus)?, Vec::new()),
+    if !args.run.is_empty() && args.source != TORCH_PROFILER {
+        return Err(Error::bad_input(format!(
+            "`--run` is `{}`, and tables of {} have no steps; allowed: with `import {TORCH_PROFILER}`",
+            args.run.join(","),
+            args.source
+        )));
+    }
+    let (mut drift, mut steps) = (Vec::new(), Vec::new());
+    let table = match args.source.as_str() {
+        NATIVE => {
+            let (table, changes) = merge(args, &filter, &mut gpus)?;
+            drift = changes;
+            table
+        }
+        TORCH_PROFILER => traces(args, &filter, &mut steps)?,
+        _ => rows::read(&args.source, &args.paths, &filter, &mut gpus)?,
     };
     dataset::write_with(&args.out, &table.rows, &gpus, &[])?;
     let report = ImportReport {
@@ -49,6 +69,7 @@ pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
         kept_rows: table.rows.len() as u64,
         kept: kept(&table.rows),
         drift,
+        steps,
         skipped: rows::skipped(&table.skipped),
     };
     Ok(render(&report, view))
@@ -86,6 +107,61 @@ fn merge(args: &ImportArgs, filter: &Filter, gpus: &mut GpuCatalog) -> Result<(T
     }
     let merged = rows::filled(merged, &rows::named(&args.paths))?;
     Ok((merged, drift(&files)))
+}
+
+/// The rows of traces; their steps are noted in `steps`, and written as runs where `--run` says what they are.
+fn traces(args: &ImportArgs, filter: &Filter, steps: &mut Vec<TraceSteps>) -> Result<Table> {
+    let target = steps_path(&args.out);
+    if !args.run.is_empty() && !args.replace.force {
+        refuse_existing("--out", &target)?;
+    }
+    let (mut all, mut runs) = (Table::default(), Vec::new());
+    for path in &args.paths {
+        let mut trace = read_trace(path, filter)?;
+        let step = trace.median_step();
+        if let Some(step) = step {
+            steps.push(TraceSteps {
+                file: path.display().to_string(),
+                steps: trace.steps.len() as u64,
+                median_ms: step.millis(),
+                run: (!args.run.is_empty()).then(|| target.display().to_string()),
+            });
+        }
+        if !args.run.is_empty() {
+            let step = step.ok_or_else(|| {
+                let allowed = "a trace with a call of step() after each step, or ranges named step or iteration";
+                Error::field(path.display(), "steps", "none", allowed)
+            })?;
+            let mut keys = Map::new();
+            keys.insert("mode".to_owned(), "train".into());
+            keys.insert("software".to_owned(), trace.stack.as_str().into());
+            for pair in &args.run {
+                let (key, value) = pair.split_once('=').ok_or_else(|| {
+                    Error::field(
+                        "command line",
+                        "--run",
+                        format!("`{pair}`"),
+                        "COLUMN=VALUE, such as batch=4",
+                    )
+                })?;
+                keys.insert(key.trim().to_owned(), Value::from(value));
+            }
+            keys.insert("gpu".to_owned(), trace.gpu.name.as_str().into());
+            keys.insert("seconds".to_owned(), step.secs().into());
+            // A config is looked for from where the command runs.
+            runs.push(read_object(&keys, "--run", Some(Path::new("run")))?);
+        }
+        all.rows.append(&mut trace.table.rows);
+        all.skipped.merge(&trace.table.skipped);
+    }
+    if !runs.is_empty() {
+        write_runs(&target, &runs)?;
+    }
+    // A trace without shapes still has steps.
+    match runs.is_empty() {
+        true => rows::filled(all, &rows::named(&args.paths)),
+        false => Ok(all),
+    }
 }
 
 fn is_anchor(row: &Row) -> bool {

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::Artifact;
 use crate::report::SkippedRows;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,14 +113,16 @@ pub(super) fn retain_kept_out(table: &mut Table, model: &Artifact) -> Result<()>
     Ok(())
 }
 
-/// The account of left-out rows as reports want it.
+/// The account of left-out rows as reports want it, the most frequent reason first.
 pub(super) fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
     let rows = |(reason, rows): (&str, u64)| SkippedRows {
         reason: reason.to_owned(),
         rows,
         first: skipped.first(reason).map(str::to_owned),
     };
-    skipped.iter().map(rows).collect()
+    let mut skipped: Vec<SkippedRows> = skipped.iter().map(rows).collect();
+    skipped.sort_by_key(|skip| Reverse(skip.rows));
+    skipped
 }
 
 /// The rows of files of our own, which may be none: another file of a merge may have them.

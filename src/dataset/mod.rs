@@ -21,6 +21,7 @@ mod schema;
 mod select;
 mod split;
 pub mod steps;
+pub mod trace;
 
 pub use digest::digest;
 pub use file::{check_target, described_gpus, property, read, read_known, read_many, write, write_with};

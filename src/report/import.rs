@@ -18,6 +18,9 @@ pub struct ImportReport {
     pub kept: Vec<KeptRows>,
     /// How far the anchors of each further file of one GPU and stack are from those of the first.
     pub drift: Vec<FileDrift>,
+    /// Steps of traces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<TraceSteps>,
     /// Rows that are not in it.
     pub skipped: Vec<SkippedRows>,
 }
@@ -33,6 +36,19 @@ pub struct FileDrift {
     pub anchors: u64,
     /// Median change of their times, relative and signed.
     pub change: f64,
+}
+
+/// Steps of one trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceSteps {
+    /// The trace.
+    pub file: String,
+    /// How many it has.
+    pub steps: u64,
+    /// The median of their times.
+    pub median_ms: f64,
+    /// The file that holds it as a run.
+    pub run: Option<String>,
 }
 
 /// Rows of one kind.
@@ -77,12 +93,23 @@ impl Report for ImportReport {
                 drift.anchors
             )
         });
+        let steps = self.steps.iter().map(|steps| {
+            let run = steps.run.as_ref().map_or_else(
+                || "--run makes a run of them".to_owned(),
+                |run| format!("a run in {run}"),
+            );
+            let TraceSteps {
+                file, steps, median_ms, ..
+            } = steps;
+            format!("steps       {steps}, median {median_ms:.4} ms, in {file}; {run}\n")
+        });
         format!(
-            "{}\nkept {} rows in {}\n{}{}",
+            "{}\nkept {} rows in {}\n{}{}{}",
             table(headings, rows),
             self.kept_rows,
             self.out,
             drift.collect::<String>(),
+            steps.collect::<String>(),
             skipped_text(&self.skipped)
         )
     }

@@ -909,3 +909,77 @@ fn a_run_of_so_many_tokens_takes_days_and_dollars() {
     }
     refused(&format!("{step} --usd-per-gpu-hour 0"), 2, &["above 0 and up to 10000"]);
 }
+
+#[test]
+fn a_trace_becomes_rows_and_a_run_of_its_median_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (trace, out, steps) = (path("trace.json"), path("mine.parquet"), path("mine.steps.parquet"));
+    let events: String = (0..3)
+        .map(|step| {
+            let (at, operator, launch) = (1000 * step, 3 * step + 1, 3 * step + 2);
+            format!(
+                r#"{{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{step}", "pid": 1, "tid": 1, "ts": {at}, "dur": {dur}}},
+                {{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": {at}, "dur": 50, "args": {{
+                    "External id": {operator}, "Input type": ["c10::BFloat16", "c10::BFloat16"],
+                    "Input Strides": [[4096, 1], [1, 4096]], "Input Dims": [[8192, 4096], [4096, 4096]]}}}},
+                {{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": {at}, "dur": 5,
+                    "args": {{"correlation": {launch}}}}},
+                {{"ph": "X", "cat": "kernel", "name": "nvjet_TNT", "pid": 0, "tid": 7, "ts": {at}, "dur": 420,
+                    "args": {{"External id": {operator}, "correlation": {launch}}}}},"#,
+                dur = 900_000 + 1000 * step,
+            )
+        })
+        .collect();
+    let device = r#""deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9}]"#;
+    std::fs::write(&trace, format!(r#"{{{device}, "traceEvents": [{events} {{}}]}}"#)).unwrap();
+    let import = ["import", "torch-profiler", &*trace, "--out", &*out];
+    let run_of = |what: &str| {
+        let what = what.to_owned();
+        import
+            .iter()
+            .map(ToString::to_string)
+            .chain(["--run".to_owned(), what])
+            .collect::<Vec<_>>()
+    };
+    let refused = |args: Vec<String>, code, parts: &[&str]| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        refuses(&args, code, parts);
+    };
+    refused(run_of("batch"), 2, &["--run", "`batch`", "COLUMN=VALUE"]);
+    refused(
+        run_of("model=llama-3-8b,batch=1,sequence=8192"),
+        1,
+        &["sequence", "allowed: "],
+    );
+    let mut args = run_of("model=llama-3-8b,batch=1,seq=8192");
+    args.extend(["--format", "json"].map(str::to_owned));
+    let outcome = run(&args);
+    assert_eq!(outcome.code, 0, "{}", outcome.err);
+    let document = parse("import", &outcome.out);
+    assert_eq!(number(&document, "kept_rows"), 1.0);
+    assert_eq!(number(&document["steps"][0], "median_ms"), 901.0);
+    assert_eq!(document["steps"][0]["run"], steps);
+    refused(
+        run_of("model=llama-3-8b,batch=1,seq=8192"),
+        1,
+        &["exists already", "--force"],
+    );
+    let judged = run(&["evaluate", "--runs", &*steps]);
+    assert!(
+        judged.code == 0 && judged.out.contains("train_dense"),
+        "{}{}",
+        judged.out,
+        judged.err
+    );
+    let other = [
+        "import",
+        "native",
+        &*out,
+        "--out",
+        &*path("other.parquet"),
+        "--run",
+        "batch=1",
+    ];
+    refuses(&other, 1, &["`--run` is `batch=1`", "import torch-profiler"]);
+}

@@ -14,7 +14,7 @@ mod pipeweave;
 mod training_steps;
 mod vtrain;
 
-pub use native::{columns_markdown, read_csv_text, read_objects, write_runs};
+pub use native::{columns_markdown, read_csv_text, read_object, read_objects, write_runs};
 
 use self::cells::Cells;
 use super::columns::Parquet;

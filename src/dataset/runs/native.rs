@@ -397,7 +397,7 @@ pub fn read_csv_text(text: &str) -> Result<Vec<Run>> {
 pub fn read_objects(runs: &[Map<String, Value>]) -> Result<Vec<Run>> {
     let runs = runs.iter().enumerate();
     let read = runs.map(|(at, run)| {
-        object(run, &format!("runs[{at}]")).map_err(|error| match error.field_error() {
+        read_object(run, &format!("runs[{at}]"), None).map_err(|error| match error.field_error() {
             Some(wrong) => {
                 let field = format!("runs[{at}].{}", wrong.field);
                 Error::field("request", &field, &wrong.value, &wrong.allowed)
@@ -408,8 +408,8 @@ pub fn read_objects(runs: &[Map<String, Value>]) -> Result<Vec<Run>> {
     read.collect()
 }
 
-/// The run of an object.
-fn object(keys: &Map<String, Value>, place: &str) -> Result<Run> {
+/// Reads the run of an object; `path` is the file beside which a config of its model is looked for.
+pub fn read_object(keys: &Map<String, Value>, place: &str, path: Option<&Path>) -> Result<Run> {
     let (mut columns, mut cells) = (Vec::new(), Vec::new());
     for (key, value) in keys {
         let column = known(key).map_err(|allowed| Error::field(place, key, "unknown", &allowed))?;
@@ -423,7 +423,7 @@ fn object(keys: &Map<String, Value>, place: &str) -> Result<Run> {
         columns.push(column);
         cells.push(cell);
     }
-    run(&columns, &cells, place, None, &GpuCatalog::built_in())
+    run(&columns, &cells, place, path, &GpuCatalog::built_in())
 }
 
 /// The run of a row; an empty cell is one that is not stated.

@@ -5,6 +5,7 @@ mod import;
 mod own_runs;
 mod public;
 mod runs;
+mod trace;
 
 use super::{Cache, Kernel, Measured, Origin, Role, Row, Stop};
 use crate::ops::{Dtype, Gemm, Layout, Op};

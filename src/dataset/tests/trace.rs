@@ -1,0 +1,356 @@
+//! Traces of torch.profiler, in small, as libkineto writes them.
+
+use crate::dataset::Filter;
+use crate::dataset::trace::{Trace, read_trace};
+use crate::error::Result;
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::units::Seconds;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// A trace in the making: operators of one thread, 100 us apart, each with its kernels.
+struct Tracer {
+    device: Option<&'static str>,
+    events: Vec<String>,
+    now: f64,
+    number: u64,
+}
+
+impl Tracer {
+    fn new(device: Option<&'static str>) -> Self {
+        Self {
+            device,
+            events: Vec::new(),
+            now: 5_888_649_824_000.0,
+            number: 0,
+        }
+    }
+
+    /// An operator inside its caller, with what it says of its inputs, and the kernels that it launches.
+    fn operator(&mut self, name: &str, inputs: &str, kernels: &[(&str, f64)]) {
+        self.now += 100.0;
+        self.number += 2;
+        let (now, outer, inner) = (self.now, self.number, self.number + 1);
+        let separator = if inputs.is_empty() { "" } else { ", " };
+        self.events.push(format!(
+            r#"{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 51105, "tid": 51105, "ts": {now:.3}, "dur": 60.488,
+            "args": {{"External id": {outer},"Sequence number": 0, "Fwd thread id": 0{separator}{inputs}, "Ev Idx": {outer}}}}}"#
+        ));
+        self.events.push(format!(
+            r#"{{"ph": "X", "cat": "cpu_op", "name": "aten::as_strided", "pid": 51105, "tid": 51105, "ts": {:.3}, "dur": 9.414,
+            "args": {{"External id": {inner},"Concrete Inputs": ["", "[1, \"]}}\"]"], "Ev Idx": {inner}}}}}"#,
+            now + 5.0
+        ));
+        let owner = if name.contains("attention") { inner } else { outer };
+        for (kernel, micros) in kernels {
+            self.number += 1;
+            let launch = self.number;
+            self.events.push(format!(
+                r#"{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 51105, "tid": 51105,
+                "ts": {:.3}, "dur": 6.089, "args": {{"External id": {owner}, "cbid": 211, "correlation": {launch}}}}}"#,
+                now + 20.0
+            ));
+            self.events.push(format!(
+                r#"{{"ph": "s", "id": {launch}, "pid": 51105, "tid": 51105, "ts": {now}, "cat": "ac2g", "name": "ac2g"}}"#
+            ));
+            self.events.push(format!(
+                r#"{{"ph": "X", "cat": "kernel", "name": "{kernel}", "pid": 0, "tid": 7, "ts": {:.3}, "dur": {micros},
+                "args": {{"External id": {owner}, "device": 0, "stream": 7, "correlation": {launch}, "grid": [64, 1, 1]}}}}"#,
+                now + 1000.0
+            ));
+        }
+    }
+
+    fn step(&mut self, number: u64, micros: f64) {
+        for cat in ["user_annotation", "gpu_user_annotation"] {
+            let now = self.now;
+            self.events.push(format!(
+                r#"{{"ph": "X", "cat": "{cat}", "name": "ProfilerStep#{number}", "pid": 51105, "tid": 51105, "ts": {now},
+                "dur": {micros}, "args": {{"External id": 1}}}}"#
+            ));
+        }
+        self.now += micros;
+    }
+
+    fn text(&self) -> String {
+        let mut text = r#"{"schemaVersion": 1, "#.to_owned();
+        if let Some(device) = self.device {
+            let device =
+                format!(r#"{{"id": 0, "name": "{device}", "computeMajor": 9, "computeMinor": 0, "numSms": 132}}"#);
+            write!(text, r#""deviceProperties": [{device}, {device}], "#).unwrap();
+        }
+        let events = self.events.join(",\n");
+        let group = r#""distributedInfo": {"backend": "nccl", "rank": 0, "pg_config": [{"pg_name": "0"}]}"#;
+        text + &format!(r#"{group}, "traceEvents": [{events}], "traceName": "trace.json"}}"#)
+    }
+}
+
+/// A step of a small model on an H100, forward and backward.
+fn training() -> Tracer {
+    let mut trace = Tracer::new(Some("NVIDIA H100 80GB HBM3"));
+    for step in 0..6 {
+        let longer = step as f64;
+        trace.operator(
+            "aten::mm",
+            r#""Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Strides": [[4096, 1], [1, 4096]],
+            "Input Dims": [[8192, 4096], [4096, 12288]]"#,
+            &[("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", 1200.0 + longer)],
+        );
+        // A weight gradient, split over two kernels.
+        trace.operator(
+            "aten::mm",
+            r#""Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Strides": [[1, 12288], [4096, 1]],
+            "Input Dims": [[12288, 8192], [8192, 4096]]"#,
+            &[("nvjet_tst_NTN", 1300.0), ("splitKreduce_kernel<32, 16>", 10.0)],
+        );
+        trace.operator(
+            "aten::_scaled_dot_product_flash_attention",
+            r#""Concrete Inputs": ["", "", "", "0.", "True", "False", "0.0883"],
+            "Input type": ["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar", "Scalar", "Scalar"],
+            "Input Dims": [[4, 32, 2048, 128], [4, 8, 2048, 128], [4, 8, 2048, 128], [], [], [], []]"#,
+            &[(
+                "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128> >(Flash_fwd_params)",
+                900.0,
+            )],
+        );
+        trace.operator(
+            "aten::native_layer_norm",
+            r#""Input type": ["c10::BFloat16", "ScalarList", "c10::BFloat16"], "Input Dims": [[4, 2048, 4096], [], [4096]]"#,
+            &[("void at::native::vectorized_layer_norm_kernel<c10::BFloat16>(int)", 60.0)],
+        );
+        trace.operator(
+            "aten::copy_",
+            r#""Input Dims": [[4096], [4096], []]"#,
+            &[("void copy_kernel<4>(int)", 3.0)],
+        );
+        trace.operator(
+            "aten::mul",
+            "",
+            &[("void mul_kernel(int)", 3.0), ("void mul_kernel(int)", 3.0)],
+        );
+        trace.step(step + 3, 40_000.0 + 10.0 * longer);
+    }
+    trace
+}
+
+fn read(content: &[u8], name: &str, filter: &Filter) -> Result<Trace> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    read_trace(&path, filter)
+}
+
+fn refusal(text: &str) -> String {
+    let read = read(text.as_bytes(), "trace.json", &Filter::default());
+    read.err().expect("the trace is refused").to_string()
+}
+
+/// Microseconds, to the nanosecond.
+fn micros(time: Seconds) -> f64 {
+    (time.micros() * 1e3).round() / 1e3
+}
+
+fn reasons(trace: &Trace) -> Vec<(&str, u64)> {
+    trace.table.skipped.iter().collect()
+}
+
+#[test]
+fn calls_of_equal_operators_are_one_row_of_their_median() {
+    let trace = read(training().text().as_bytes(), "trace.json", &Filter::default()).unwrap();
+    assert_eq!((&*trace.gpu.name, &*trace.stack), ("h100", "pytorch"));
+    let found: Vec<_> = trace.table.rows.iter().map(|row| (row.op, micros(row.time))).collect();
+    let gemm = |m, n, k, layout| {
+        Op::Gemm(Gemm {
+            layout,
+            ..Gemm::new(m, n, k)
+        })
+    };
+    let attention = Attention {
+        kv_heads: 8,
+        ..Attention::new(4, 32, 2048, 128)
+    };
+    let norm = Memory::forward(MemoryKind::LayerNorm, 8192, 4096, Dtype::Bf16);
+    for wanted in [
+        (gemm(8192, 12_288, 4096, Layout::Tn), 1202.5),
+        (gemm(12_288, 4096, 8192, Layout::Nt), 1310.0),
+        (Op::Attention(attention), 900.0),
+        (Op::Memory(norm), 60.0),
+    ] {
+        assert!(found.contains(&wanted), "{wanted:?} is not in {found:?}");
+    }
+    assert_eq!(found.len(), 4);
+    let row = &trace.table.rows.iter().find(|row| micros(row.time) == 1202.5).unwrap();
+    assert_eq!(row.samples, Some(6));
+    assert_eq!([row.p10, row.p90].map(|time| micros(time.unwrap())), [1200.5, 1204.5]);
+    assert_eq!(
+        (&*row.origin.source, &*row.origin.licence),
+        ("torch.profiler", "LicenseRef-own")
+    );
+    assert_eq!(
+        reasons(&trace),
+        [("kernels of aten::copy_", 6), ("kernels of aten::mul", 12)]
+    );
+    let steps: Vec<f64> = trace.steps.iter().map(|step| micros(*step) / 1e3).collect();
+    assert_eq!(steps, [40.0, 40.01, 40.02, 40.03, 40.04, 40.05]);
+}
+
+#[test]
+fn a_packed_trace_is_read_alike_and_names_what_the_caller_knows() {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(training().text().as_bytes()).unwrap();
+    let filter = Filter {
+        stacks: Some(vec!["my trainer 1.2".to_owned()]),
+        source: Some("a job".to_owned()),
+        licence: Some("MIT".to_owned()),
+        ..Filter::default()
+    };
+    let packed = packed.finish().unwrap();
+    let trace = read(&packed, "trace.json.gz", &filter).unwrap();
+    assert_eq!((trace.table.rows.len(), trace.steps.len()), (4, 6));
+    let row = &trace.table.rows[0];
+    assert_eq!(
+        (&*row.stack, &*row.origin.source, &*row.origin.licence),
+        ("my trainer 1.2", "a job", "MIT")
+    );
+    let cut = read(&packed[..packed.len() / 2], "trace.json.gz", &filter)
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(cut.contains("trace.json.gz: the file is cut off after event "), "{cut}");
+    let other = Filter {
+        gpus: Some(vec!["a100".to_owned()]),
+        ..filter
+    };
+    let sentence = read(&packed, "trace.json.gz", &other).err().unwrap().to_string();
+    assert!(sentence.contains("GPU `h100` was not asked for"), "{sentence}");
+}
+
+/// Traces of ROCm 6 name no device, no strides and no correlations.
+#[test]
+fn layouts_are_read_from_kernels_where_there_are_no_strides() {
+    let inputs = r#""Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Dims": [[4097, 4097], [4097, 4097]]"#;
+    let mut trace = Tracer::new(None);
+    trace.operator(
+        "aten::mm",
+        inputs,
+        &[("Cijk_Alik_Bljk_BBS_BH_MT256x112x64_MI16x16x16x1_SN", 370.0)],
+    );
+    trace.operator(
+        "aten::mm",
+        inputs,
+        &[("Cijk_Ailk_Bjlk_BBS_BH_MT256x112x64_MI16x16x16x1_SN", 371.0)],
+    );
+    trace.operator("aten::mm", inputs, &[("gemm_kernel", 371.0)]);
+    let text = trace.text().replace("\"correlation\": ", "\"stream\": ");
+    let filter = Filter {
+        gpus: Some(vec!["mi300x".to_owned()]),
+        ..Filter::default()
+    };
+    let read = read(text.as_bytes(), "trace.json", &filter).unwrap();
+    let layouts: Vec<Layout> = read
+        .table
+        .rows
+        .iter()
+        .map(|row| match row.op {
+            Op::Gemm(gemm) => gemm.layout,
+            _ => panic!("{}", row.op),
+        })
+        .collect();
+    assert_eq!(layouts, [Layout::Tn, Layout::Nt]);
+    assert_eq!(
+        reasons(&read),
+        [("aten::mm: no strides, and a kernel whose name has no layout", 1)]
+    );
+    let sentence = refusal(&text);
+    assert!(
+        sentence.contains("deviceProperties") && sentence.contains("its name after --gpu"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn backward_passes_masks_and_other_kinds_are_told_apart() {
+    let heads = r#"[2, 16, 1024, 64], [2, 16, 1024, 64], [2, 16, 1024, 64]"#;
+    let types = r#""Input type": ["c10::Half", "c10::Half", "c10::Half", "c10::Half"]"#;
+    let backward = |causal| {
+        format!(
+            r#"{types}, "Concrete Inputs": ["", "", "", "", "", "", "", "", "", "", "0.", "{causal}", "", "", "0.125"],
+        "Input Dims": [[2, 16, 1024, 64], {heads}]"#
+        )
+    };
+    let masked = format!(
+        r#"{types}, "Concrete Inputs": ["", "", "", "", "True", "0.", "False"], "Input Dims": [{heads}, [2, 1, 1024, 1024]]"#
+    );
+    let mut trace = Tracer::new(Some("NVIDIA H200"));
+    trace.operator(
+        "aten::_scaled_dot_product_flash_attention_backward",
+        &backward("False"),
+        &[("a", 100.0), ("b", 20.0)],
+    );
+    trace.operator(
+        "aten::_scaled_dot_product_efficient_attention",
+        &masked,
+        &[("fmha_cutlassF", 50.0)],
+    );
+    trace.operator(
+        "aten::add",
+        r#""Input type": ["float", "float"], "Input Dims": [[64, 64], [64]]"#,
+        &[("add", 9.0)],
+    );
+    trace.operator("aten::mm", "", &[("nvjet_TNT", 10.0)]);
+    trace.operator(
+        "aten::bmm",
+        r#""Input type": ["float", "float"], "Input Strides": [[6, 3, 1], [12, 4, 1]],
+        "Input Dims": [[64, 2, 3], [64, 3, 4]]"#,
+        &[("cutlass_80_tensorop_s1688gemm_tf32_nn", 10.0)],
+    );
+    let read = read(trace.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
+    let batched = Op::Gemm(Gemm {
+        batch: 64,
+        layout: Layout::Nn,
+        dtype: Dtype::Tf32,
+        ..Gemm::new(2, 4, 3)
+    });
+    let attention = Op::Attention(Attention {
+        causal: false,
+        pass: Pass::Backward,
+        dtype: Dtype::Fp16,
+        ..Attention::new(2, 16, 1024, 64)
+    });
+    let mut found: Vec<_> = read.table.rows.iter().map(|row| (row.op, micros(row.time))).collect();
+    found.sort_by(|a, b| a.1.total_cmp(&b.1));
+    assert_eq!(found, [(batched, 10.0), (attention, 120.0)]);
+    assert_eq!(
+        reasons(&read),
+        [
+            ("aten::_scaled_dot_product_efficient_attention: a mask of its own", 1),
+            ("aten::add: operands of two shapes", 1),
+            ("aten::mm: no shapes; record with record_shapes=True", 1),
+        ]
+    );
+}
+
+#[test]
+fn damaged_traces_and_those_without_kernels_or_shapes_are_refused_in_a_sentence() {
+    let whole = training().text();
+    let cut = refusal(&whole[..whole.len() / 2]);
+    assert!(cut.contains("trace.json: the file is cut off after event "), "{cut}");
+    let sentence = refusal("not a trace");
+    assert!(sentence.contains("no kernels of a GPU; allowed: "), "{sentence}");
+    let mut host = Tracer::new(None);
+    host.operator("aten::mm", r#""Input Dims": [[2, 3], [3, 4]]"#, &[]);
+    assert!(refusal(&host.text()).contains("with ProfilerActivity.CUDA among its activities"));
+    let mut shapeless = Tracer::new(Some("NVIDIA H100"));
+    shapeless.operator("aten::mm", "", &[("nvjet_TNT", 10.0)]);
+    assert!(refusal(&shapeless.text()).contains("neither steps nor operators with shapes; allowed: "));
+    shapeless.step(1, 9000.0);
+    let read = read(shapeless.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
+    assert_eq!((read.table.rows.len(), read.steps.len()), (0, 1));
+    let unknown = Tracer {
+        device: Some("NVIDIA Z9"),
+        ..training()
+    };
+    assert!(refusal(&unknown.text()).contains("`NVIDIA Z9`, which is not in data/gpus; allowed: a known GPU"));
+}

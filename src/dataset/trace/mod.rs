@@ -1,0 +1,365 @@
+//! Traces of `torch.profiler`: the operators of a job of one's own, with the time of the kernels that each call launched, and
+//! its steps.
+//!
+//! A kernel belongs to the operator whose time on the thread encloses the launch. Calls of equal operators become one row:
+//! the median of their times.
+
+mod event;
+mod objects;
+mod operators;
+
+use self::event::{Detailed, Event};
+use self::objects::Objects;
+use self::operators::Mapped;
+use super::alarms::objection;
+use super::import::Filter;
+use super::schema;
+use super::{Origin, Row, Skipped, Table};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::ops::Op;
+use crate::random::fnv1a;
+use crate::stats::{median, quantile};
+use crate::units::Seconds;
+use flate2::read::MultiGzDecoder;
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The stack of rows, where no other is named.
+const STACK: &str = "pytorch";
+
+/// Calls of an operator from which on a row tells how far they spread.
+const SPREAD_FROM: usize = 5;
+
+/// What a trace holds.
+pub struct Trace {
+    /// Our name of the GPU.
+    pub gpu: &'static Gpu,
+    /// The software, as rows name it.
+    pub stack: String,
+    /// A row an operator, and what was left out.
+    pub table: Table,
+    /// Times of its steps, in order.
+    pub steps: Vec<Seconds>,
+}
+
+impl Trace {
+    /// The median step; `None` if the trace has none.
+    pub fn median_step(&self) -> Option<Seconds> {
+        median(self.steps.iter().map(|step| step.secs()).collect()).map(Seconds::from_secs)
+    }
+}
+
+/// Where on the host something happened: thread, and microseconds.
+type Place = ((u64, u64), f64);
+
+/// A call of an operator that may be one of ours.
+struct Call {
+    begin: Place,
+    end: f64,
+    name: usize,
+    mapped: std::result::Result<Mapped, &'static str>,
+    /// Microseconds of its kernels, and the name of the first.
+    time: f64,
+    kernel: Option<usize>,
+}
+
+struct Kernel {
+    launch: Option<i64>,
+    operator: Option<i64>,
+    name: usize,
+    micros: f64,
+}
+
+/// What is kept of the events.
+#[derive(Default)]
+struct Events {
+    device: Option<String>,
+    names: Vec<String>,
+    known: FxHashMap<String, usize>,
+    calls: Vec<Call>,
+    /// Operators by their number, and launches by theirs.
+    operators: FxHashMap<i64, (Place, usize)>,
+    launches: FxHashMap<i64, Place>,
+    kernels: Vec<Kernel>,
+    steps: Vec<(f64, Seconds)>,
+    read: u64,
+    unreadable: u64,
+}
+
+/// Reads a trace as `export_chrome_trace` or `tensorboard_trace_handler` writes it, packed by gzip or not.
+pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
+    let events = read_events(path).map_err(|(error, read)| match error.kind() {
+        ErrorKind::UnexpectedEof => Error::bad_input(format!(
+            "{}: the file is cut off after event {read}; allowed: a whole trace",
+            path.display()
+        )),
+        ErrorKind::InvalidData | ErrorKind::InvalidInput => Error::bad_input(format!(
+            "{}: after event {read} this is no JSON, packed by gzip or not ({error}); allowed: a trace of torch.profiler",
+            path.display()
+        )),
+        _ => Error::io(path, error),
+    })?;
+    let lacks = |what: &str, allowed: &str| {
+        let place = path.display();
+        Error::bad_input(format!(
+            "{place}: the trace has {what}; allowed: one that was recorded {allowed}"
+        ))
+    };
+    if events.kernels.is_empty() {
+        return Err(lacks(
+            "no kernels of a GPU",
+            "with ProfilerActivity.CUDA among its activities",
+        ));
+    }
+    if !events.calls.iter().any(|call| call.mapped.is_ok()) && events.steps.is_empty() {
+        return Err(lacks(
+            "neither steps nor operators with shapes",
+            "with record_shapes=True, or with a call of step() after each step",
+        ));
+    }
+    let gpu = filter.gpu_of(path, events.device.as_deref())?;
+    let stack = filter.only_stack().unwrap_or(STACK).to_owned();
+    if let Some(objection) = filter.objection(&gpu.name, &stack) {
+        return Err(Error::bad_input(format!(
+            "{}: {objection}; allowed: those of the trace",
+            path.display()
+        )));
+    }
+    let origin = Origin {
+        source: filter.source.clone().unwrap_or_else(|| "torch.profiler".to_owned()),
+        licence: filter.licence.clone().unwrap_or_else(|| "LicenseRef-own".to_owned()),
+        libraries: None,
+    };
+    let steps = events.steps();
+    let table = events.table(gpu, &stack, Arc::new(origin));
+    Ok(Trace {
+        gpu,
+        stack,
+        table,
+        steps,
+    })
+}
+
+/// All events of a file, or how many were read before it failed.
+fn read_events(path: &Path) -> std::result::Result<Events, (io::Error, u64)> {
+    let mut events = Events::default();
+    match events.read(path) {
+        Ok(()) => Ok(events),
+        Err(error) => Err((error, events.read)),
+    }
+}
+
+impl Events {
+    fn read(&mut self, path: &Path) -> io::Result<()> {
+        let mut file = BufReader::new(File::open(path)?);
+        let from: Box<dyn Read> = match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+            true => Box::new(MultiGzDecoder::new(file)),
+            false => Box::new(file),
+        };
+        let mut objects = Objects::new(from);
+        while let Some(text) = objects.next()? {
+            self.read += 1;
+            if self.add(text).is_none() {
+                self.unreadable += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what is wanted of an event; `None` if it is not written as libkineto writes events.
+    fn add(&mut self, text: &[u8]) -> Option<()> {
+        let event: Event<'_> = serde_json::from_slice(text).ok()?;
+        if !event.compute_major.is_null() {
+            self.device.get_or_insert(event.name.into_owned());
+            return Some(());
+        }
+        let kind = event.cat.as_ref();
+        let is_operator = matches!(kind, "cpu_op" | "Operator" | "operator");
+        if (is_operator || kind == "user_annotation") && is_step(&event.name) {
+            self.steps.push((event.ts, Seconds::from_micros(event.dur)));
+            return Some(());
+        }
+        let is_kernel = matches!(kind, "kernel" | "Kernel");
+        let is_launch = matches!(kind, "cuda_runtime" | "cuda_driver" | "Runtime" | "hip_runtime");
+        if !(is_operator || is_kernel || is_launch) {
+            return Some(());
+        }
+        let Detailed { args } = serde_json::from_slice(text).ok()?;
+        let begin = ((number(&event.pid), number(&event.tid)), event.ts);
+        if is_launch {
+            self.launches.extend(args.launch().map(|launch| (launch, begin)));
+            return Some(());
+        }
+        let name = self.named(&event.name);
+        if is_kernel {
+            self.kernels.push(Kernel {
+                launch: args.launch(),
+                operator: args.external.as_i64(),
+                name,
+                micros: event.dur,
+            });
+            return Some(());
+        }
+        let operator = args.external.as_i64();
+        self.operators
+            .extend(operator.map(|operator| (operator, (begin, name))));
+        if let Some(mapping) = operators::mapping(&event.name) {
+            self.calls.push(Call {
+                begin,
+                end: event.ts + event.dur,
+                name,
+                mapped: mapping.read(&args),
+                time: 0.0,
+                kernel: None,
+            });
+        }
+        Some(())
+    }
+
+    fn named(&mut self, name: &str) -> usize {
+        if let Some(&known) = self.known.get(name) {
+            return known;
+        }
+        self.names.push(name.to_owned());
+        self.known.insert(name.to_owned(), self.names.len() - 1);
+        self.names.len() - 1
+    }
+
+    fn steps(&self) -> Vec<Seconds> {
+        let mut steps = self.steps.clone();
+        steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+        steps.into_iter().map(|(_, time)| time).collect()
+    }
+
+    /// Gives every kernel to its operator, and makes rows of equal ones.
+    fn table(mut self, gpu: &Gpu, stack: &str, origin: Arc<Origin>) -> Table {
+        let mut skipped = Skipped::default();
+        skipped.add("events that are not written as libkineto writes them", self.unreadable);
+        let later = |a: &Place, b: &Place| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
+        self.calls.sort_by(|a, b| later(&a.begin, &b.begin));
+        for kernel in &self.kernels {
+            let operator = kernel.operator.and_then(|operator| self.operators.get(&operator));
+            let launch = kernel.launch.and_then(|launch| self.launches.get(&launch)).copied();
+            let place = launch.or_else(|| operator.map(|(place, _)| *place));
+            let call = place.and_then(|place| {
+                let behind = self.calls.partition_point(|call| later(&call.begin, &place).is_le());
+                let call = self.calls[..behind].last_mut()?;
+                (call.begin.0 == place.0 && place.1 <= call.end).then_some(call)
+            });
+            match call {
+                Some(call) => {
+                    call.time += kernel.micros;
+                    call.kernel.get_or_insert(kernel.name);
+                }
+                None => {
+                    let what = match operator {
+                        Some((_, name)) => format!("kernels of {}", self.names[*name]),
+                        None => format!("kernels {}", short(&self.names[kernel.name])),
+                    };
+                    skipped.add(&what, 1);
+                }
+            }
+        }
+        let mut times: FxHashMap<Op, Vec<f64>> = FxHashMap::default();
+        for call in self.calls {
+            let name = &self.names[call.name];
+            let mapped = match call.kernel {
+                Some(kernel) => call.mapped.and_then(|mapped| mapped.with_kernel(&self.names[kernel])),
+                None => Err("no kernel in the trace"),
+            };
+            match mapped {
+                Ok(op) => times.entry(op).or_default().push(call.time),
+                Err(reason) => skipped.add(&format!("{name}: {reason}"), 1),
+            }
+        }
+        let mut times: Vec<_> = times.into_iter().collect();
+        times.sort_by_key(|(op, _)| *op);
+        let mut table = Table::default();
+        for (op, mut times) in times {
+            times.sort_by(f64::total_cmp);
+            let spread = |share| (times.len() >= SPREAD_FROM).then(|| Seconds::from_micros(quantile(&times, share)));
+            let row = Row {
+                p10: spread(0.1),
+                p90: spread(0.9),
+                samples: u32::try_from(times.len()).ok(),
+                origin: Arc::clone(&origin),
+                ..Row::new(
+                    op,
+                    gpu.name.as_str(),
+                    stack,
+                    Seconds::from_micros(median(times.clone()).unwrap_or(0.0)),
+                )
+            };
+            let checked =
+                schema::check(&row).map_err(|problem| format!("`{}` is not {}", problem.column, problem.allowed));
+            match checked.and_then(|()| objection(&row, gpu).map_or(Ok(()), Err)) {
+                Ok(()) => table.rows.push(row),
+                Err(reason) => skipped.add(&reason, times.len() as u64),
+            }
+        }
+        table.skipped = skipped;
+        table
+    }
+}
+
+/// Whether this is the range of a step: of the profiler's schedule, or one that a program names `step` or `iteration`.
+fn is_step(name: &str) -> bool {
+    let numbered = |rest: &str| {
+        rest.trim_start_matches([' ', '#', '_', ':', '='])
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+    };
+    let lower = name.to_ascii_lowercase();
+    ["profilerstep", "iteration", "step"]
+        .iter()
+        .any(|word| lower.strip_prefix(word).is_some_and(numbered))
+}
+
+/// A process or thread, whose number may be a text.
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| fnv1a(value.to_string().as_bytes()))
+}
+
+/// The name of a kernel without its template arguments and parameters.
+fn short(name: &str) -> &str {
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    let end = name.find(['<', '(']).filter(|end| *end > 0).unwrap_or(name.len());
+    &name[..end]
+}
+
+impl Filter {
+    /// The one stack that the caller names.
+    fn only_stack(&self) -> Option<&str> {
+        match self.stacks.as_deref() {
+            Some([stack]) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// The GPU that a trace names, else the one that the caller does.
+    fn gpu_of(&self, path: &Path, device: Option<&str>) -> Result<&'static Gpu> {
+        if let Some(gpu) = device.and_then(|device| Gpu::find(device).ok()) {
+            return Ok(gpu);
+        }
+        match self.gpus.as_deref() {
+            Some([name]) => Gpu::find(name),
+            _ => {
+                let found = device.map_or_else(
+                    || "missing".to_owned(),
+                    |device| format!("`{device}`, which is not in data/gpus"),
+                );
+                Err(Error::field(
+                    path.display(),
+                    "deviceProperties",
+                    found,
+                    "a known GPU, or its name after --gpu",
+                ))
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Which operators of PyTorch are operators of ours, and where their sizes are.
+
+use super::event::Details;
+use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use serde_json::Value;
+
+/// How the inputs of an operator say its sizes; numbers are places among its inputs.
+pub enum Mapping {
+    /// A GEMM whose left operand has this place, the right one the next.
+    Gemm(usize),
+    /// Attention over `(sequences, heads, tokens, width)`, or `(sequences, tokens, heads, width)`.
+    Attention {
+        query: usize,
+        causal: usize,
+        /// A mask of its own.
+        mask: Option<usize>,
+        tokens_first: bool,
+        pass: Pass,
+    },
+    /// A kernel over rows of the first input.
+    Memory(MemoryKind, Pass),
+}
+
+/// Attention by `scaled_dot_product_attention`.
+const fn attention(query: usize, causal: usize, mask: Option<usize>, pass: Pass) -> Mapping {
+    Mapping::Attention {
+        query,
+        causal,
+        mask,
+        tokens_first: false,
+        pass,
+    }
+}
+
+/// Attention by the package `flash_attn`.
+const fn flash(query: usize, causal: usize, pass: Pass) -> Mapping {
+    Mapping::Attention {
+        query,
+        causal,
+        mask: None,
+        tokens_first: true,
+        pass,
+    }
+}
+
+use Pass::{Backward, Forward};
+
+/// The operators, by name; none of them calls another one.
+#[rustfmt::skip]
+const OPERATORS: [(&str, Mapping); 22] = [
+    ("aten::mm", Mapping::Gemm(0)),
+    ("aten::addmm", Mapping::Gemm(1)),
+    ("aten::bmm", Mapping::Gemm(0)),
+    ("aten::baddbmm", Mapping::Gemm(1)),
+    ("aten::_scaled_mm", Mapping::Gemm(0)),
+    ("aten::_scaled_dot_product_flash_attention", attention(0, 4, None, Forward)),
+    ("aten::_scaled_dot_product_efficient_attention", attention(0, 6, Some(3), Forward)),
+    ("aten::_scaled_dot_product_cudnn_attention", attention(0, 6, Some(3), Forward)),
+    ("aten::_scaled_dot_product_flash_attention_backward", attention(1, 11, None, Backward)),
+    ("aten::_scaled_dot_product_efficient_attention_backward", attention(1, 11, Some(4), Backward)),
+    ("aten::_scaled_dot_product_cudnn_attention_backward", attention(1, 14, Some(8), Backward)),
+    ("flash_attn::_flash_attn_forward", flash(0, 5, Forward)),
+    ("flash_attn::_flash_attn_backward", flash(1, 11, Backward)),
+    ("aten::native_layer_norm", Mapping::Memory(MemoryKind::LayerNorm, Forward)),
+    ("aten::native_layer_norm_backward", Mapping::Memory(MemoryKind::LayerNorm, Backward)),
+    ("aten::_fused_rms_norm", Mapping::Memory(MemoryKind::RmsNorm, Forward)),
+    ("aten::_fused_rms_norm_backward", Mapping::Memory(MemoryKind::RmsNorm, Backward)),
+    ("aten::_softmax", Mapping::Memory(MemoryKind::Softmax, Forward)),
+    ("aten::_softmax_backward_data", Mapping::Memory(MemoryKind::Softmax, Backward)),
+    ("aten::gelu", Mapping::Memory(MemoryKind::Gelu, Forward)),
+    ("aten::gelu_backward", Mapping::Memory(MemoryKind::Gelu, Backward)),
+    ("aten::add", Mapping::Memory(MemoryKind::Add, Forward)),
+];
+
+/// How the inputs of this operator are read; `None` if no operator of ours is like it.
+pub fn mapping(name: &str) -> Option<&'static Mapping> {
+    let found = OPERATORS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, mapping)| mapping)
+}
+
+/// An operator of ours.
+pub struct Mapped {
+    /// The operator.
+    pub op: Op,
+    /// Whether the layout of a GEMM is to be read from the name of its kernel.
+    pub layout_unknown: bool,
+}
+
+type Result<T> = std::result::Result<T, &'static str>;
+
+impl Mapping {
+    /// The operator of a call, or why it is none of ours.
+    pub fn read(&self, call: &Details) -> Result<Mapped> {
+        if call.dims.is_empty() {
+            return Err("no shapes; record with record_shapes=True");
+        }
+        let known = |op| Mapped {
+            op,
+            layout_unknown: false,
+        };
+        match *self {
+            Self::Gemm(left) => gemm(call, left),
+            Self::Attention {
+                query,
+                causal,
+                mask,
+                tokens_first,
+                pass,
+            } => {
+                if mask.is_some_and(|mask| !call.sizes(mask).is_ok_and(|sizes| sizes.is_empty())) {
+                    return Err("a mask of its own");
+                }
+                let causal = match call.concrete.get(causal).and_then(Value::as_str) {
+                    Some("True") => true,
+                    Some("False") => false,
+                    _ => return Err("no word on its mask"),
+                };
+                let axes = |place: usize| match call.sizes(place)?[..] {
+                    [batch, one, two, width] if tokens_first => Ok([batch, two, one, width]),
+                    [batch, heads, tokens, width] => Ok([batch, heads, tokens, width]),
+                    _ => Err("operands that are not of four axes"),
+                };
+                let [batch, heads, seq_q, head_dim] = axes(query)?;
+                let [_, kv_heads, seq_kv, _] = axes(query + 1)?;
+                let [.., value_dim] = axes(query + 2)?;
+                let dtype = call.dtype(query)?;
+                let (Dtype::Fp16 | Dtype::Bf16 | Dtype::Fp32) = dtype else {
+                    return Err("a format that attention of ours has not");
+                };
+                Ok(known(Op::Attention(Attention {
+                    batch,
+                    heads,
+                    kv_heads,
+                    seq_q,
+                    seq_kv,
+                    head_dim,
+                    value_dim,
+                    causal,
+                    window: 0,
+                    pass,
+                    dtype,
+                })))
+            }
+            Self::Memory(kind, pass) => {
+                let sizes = call.sizes(0)?;
+                if kind == MemoryKind::Add && call.sizes(1)? != sizes {
+                    return Err("operands of two shapes");
+                }
+                let (cols, rows) = sizes.split_last().ok_or("operands without axes")?;
+                let dtype = call.dtype(0)?;
+                let (rows, cols) = (rows.iter().product(), *cols);
+                Ok(known(Op::Memory(Memory {
+                    pass,
+                    ..Memory::forward(kind, rows, cols, dtype)
+                })))
+            }
+        }
+    }
+}
+
+fn gemm(call: &Details, place: usize) -> Result<Mapped> {
+    let (left, right) = (call.sizes(place)?, call.sizes(place + 1)?);
+    let (batch, [m, k], [other, n]) = match (&left[..], &right[..]) {
+        (&[m, k], &[other, n]) => (1, [m, k], [other, n]),
+        (&[batch, m, k], &[same, other, n]) if batch == same => (batch, [m, k], [other, n]),
+        _ => return Err("operands that are no matrices"),
+    };
+    if k != other {
+        return Err("operands that do not fit together");
+    }
+    // A matrix that is stored column by column is a transposed one.
+    let transposed = |place: usize| {
+        let strides = call.strides(place)?;
+        let [.., row, column] = strides[..] else {
+            return None;
+        };
+        Some(row == 1 && column != 1)
+    };
+    let layout = transposed(place + 1)
+        .zip(transposed(place))
+        .map(|transposed| match transposed {
+            (true, false) => Layout::Tn,
+            (false, false) => Layout::Nn,
+            (false, true) => Layout::Nt,
+            (true, true) => Layout::Tt,
+        });
+    Ok(Mapped {
+        op: Op::Gemm(Gemm {
+            m,
+            n,
+            k,
+            batch,
+            layout: layout.unwrap_or_default(),
+            dtype: call.dtype(place)?,
+        }),
+        layout_unknown: layout.is_none(),
+    })
+}
+
+impl Mapped {
+    /// The operator, with what the name of its first kernel says besides.
+    pub fn with_kernel(self, kernel: &str) -> Result<Op> {
+        let Op::Gemm(mut gemm) = self.op else {
+            return Ok(self.op);
+        };
+        if self.layout_unknown {
+            gemm.layout = layout_of(kernel).ok_or("no strides, and a kernel whose name has no layout")?;
+        }
+        if gemm.dtype == Dtype::Fp32 && kernel.contains("tf32") {
+            gemm.dtype = Dtype::Tf32;
+        }
+        Ok(Op::Gemm(gemm))
+    }
+}
+
+/// The layout that a kernel of cuBLAS, CUTLASS or Tensile is named by: `ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_tn`,
+/// `nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT`, `Cijk_Alik_Bljk_BBS_BH_MT256x112x64`.
+fn layout_of(kernel: &str) -> Option<Layout> {
+    kernel.split('_').rev().find_map(|part| match part.len() {
+        2 => Layout::parse(part),
+        3 if kernel.starts_with("nvjet") => Layout::parse(&part.get(..2)?.to_lowercase()),
+        4 if part.starts_with('B') && kernel.starts_with("Cijk") => {
+            let right = if part == "Bjlk" { "t" } else { "n" };
+            let left = if kernel.contains("_Alik_") { "t" } else { "n" };
+            Layout::parse(&format!("{left}{right}"))
+        }
+        _ => None,
+    })
+}
+
+impl Details {
+    /// The sizes of a tensor; empty if there is none.
+    fn sizes(&self, place: usize) -> Result<Vec<u64>> {
+        numbers(self.dims.get(place)).ok_or("inputs of another kind")
+    }
+
+    fn strides(&self, place: usize) -> Option<Vec<u64>> {
+        numbers(self.strides.get(place))
+    }
+
+    fn dtype(&self, place: usize) -> Result<Dtype> {
+        match self.types.get(place).and_then(Value::as_str) {
+            Some("c10::BFloat16") => Ok(Dtype::Bf16),
+            Some("c10::Half") => Ok(Dtype::Fp16),
+            Some("float") => Ok(Dtype::Fp32),
+            Some("c10::Float8_e4m3fn" | "c10::Float8_e5m2") => Ok(Dtype::Fp8),
+            _ => Err("a format that is none of ours"),
+        }
+    }
+}
+
+fn numbers(list: Option<&Value>) -> Option<Vec<u64>> {
+    list?.as_array()?.iter().map(Value::as_u64).collect()
+}
