@@ -376,14 +376,6 @@ impl Workload {
         }
     }
 
-    /// Format of routed experts, as layers of them have it: those that were timed in fp8 have scales of blocks.
-    pub const fn expert_dtype(&self) -> Dtype {
-        match self.linear_dtype() {
-            Dtype::Fp8Block => Dtype::Fp8,
-            dtype => dtype,
-        }
-    }
-
     /// Every format that a GPU needs units for.
     pub const fn dtypes(&self) -> [Dtype; 2] {
         [self.dtype, self.linear_dtype()]

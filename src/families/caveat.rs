@@ -35,7 +35,7 @@ named_enum! {
         OtherRecurrence = "other_recurrence",
         /// The same of one new token.
         OtherRecurrenceDecode = "other_recurrence_decode",
-        /// A memory-bound kernel of another provider than the one that runs it.
+        /// A memory-bound kernel or an MoE layer of another library than the one that runs it.
         OtherProvider = "other_provider",
         /// The backward pass of a kernel from its forward time, by an assumed ratio.
         BackwardAssumed = "backward_assumed",
@@ -85,7 +85,7 @@ impl Caveat {
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::OtherRecurrence => "learned from linear attention of another recurrence",
             Self::OtherRecurrenceDecode => "learned from decoding steps of linear attention of another recurrence",
-            Self::OtherProvider => "memory-bound kernel of another library",
+            Self::OtherProvider => "kernel of another library than the one that runs",
             Self::BackwardAssumed => "backward pass by an assumed ratio to forward",
             Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",

@@ -102,7 +102,7 @@ fn chosen(op: &Experts, tokens: f64, gpu: &GpuRates) -> (Tile, bool) {
         }
     }
     let default = match op.dtype {
-        Dtype::Fp8 => tile(64, 128, 128, 32),
+        Dtype::Fp8 | Dtype::Fp8Block => tile(64, 128, 128, 32),
         _ if tokens <= experts as f64 => tile(16, 32, 64, 1),
         _ => tile(64, 64, 32, 8),
     };
@@ -244,7 +244,7 @@ impl Kernels for FusedExperts {
         row.power_of_two("hidden", op.hidden, TILE_EDGE);
         row.power_of_two("width", op.rank_width(), TILE_EDGE);
         let padding = match op.dtype {
-            Dtype::Fp8 => op.rank_width().next_multiple_of(SCALE_BLOCK) as f64 / width,
+            Dtype::Fp8 | Dtype::Fp8Block => op.rank_width().next_multiple_of(SCALE_BLOCK) as f64 / width,
             _ => 1.0,
         };
         let padded_memory = memory + (padding - 1.0) * weights / gpu.bandwidth;

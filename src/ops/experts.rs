@@ -138,7 +138,7 @@ impl Experts {
         count!(Experts, expert_shards, 1, "GPUs"),
         flag!(Experts, gated),
         choice!(Experts, load, RouterLoad),
-        choice!(Experts, dtype, Dtype, EXPERT_NAMES),
+        choice!(Experts, dtype, Dtype),
     ];
 
     /// A gated layer on one rank under an even load.

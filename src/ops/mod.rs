@@ -67,21 +67,6 @@ impl Dtype {
     /// The names of [`Dtype::ELEMENTS`].
     pub const ELEMENT_NAMES: [&'static str; Self::ELEMENTS.len()] = ["fp32", "tf32", "fp16", "bf16", "fp8"];
 
-    /// The formats of layers of experts: those that were timed in fp8 have scales of blocks.
-    pub const EXPERT_NAMES: [&'static str; Self::ALL.len() - 1] = [
-        "fp32",
-        "tf32",
-        "fp16",
-        "bf16",
-        "fp8",
-        "int8",
-        "nvfp4",
-        "w8a16",
-        "w4a16",
-        "sparse_bf16",
-        "sparse_fp8",
-    ];
-
     /// Whether operands of any operator may have this format, not of GEMMs and experts alone.
     pub fn is_element(self) -> bool {
         Self::ELEMENTS.contains(&self)

@@ -57,7 +57,7 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
         // sequences, 1.0 to 1.8 times in decoding steps, in nine cases of ten on eight GPUs (aiconfigurator).
         Caveat::OtherRecurrence => 2.2,
         Caveat::OtherRecurrenceDecode => 0.60,
-        // Fitted, see `laws`.
+        // Fitted, see `laws` and `scope`.
         Caveat::OtherProvider => 0.0,
         // Three shapes of two kernels lie within 0.12; that others lie within 0.50 is an assumption.
         Caveat::BackwardAssumed => 0.50,

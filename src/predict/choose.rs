@@ -274,15 +274,20 @@ fn next_best<'a>(
                 && candidates.may_answer(artifacts[*place], submodel)
                 && (family != Family::Collective || carries(submodel, gpu))
         });
-        // Of one GPU, the sub-model of the engine that is asked for, else of one that is like it, else the first.
-        let unlike = |submodel| {
+        // Of one GPU, the sub-model of the engine that is asked for, else of one that is like it, else the first. MoE layers
+        // of the engine on a GPU of the generation go before those of another engine on this one, which are further off; in a
+        // format of another width the first answers, over which constants of frameworks were fitted.
+        let unlike = |submodel, distance| {
             let engine = candidates.engine;
+            let engine = engine.filter(|_| family != Family::Experts || distance <= SAME_WIDTH);
             engine.map(|engine| unlikeness(engine, submodel).unwrap_or(u8::MAX))
         };
         let known = others.filter_map(|(place, submodel, weights)| {
             let distance = distance(gpu, variant, &submodel.key)?;
+            let unlike = unlike(submodel, distance);
+            let of_engine = (family == Family::Experts).then_some((distance > SAME_WIDTH, unlike));
             // A net of collectives that saw this GPU goes before one of the engine that did not.
-            let rank = (distance, !is_measured(submodel, gpu), place, unlike(submodel));
+            let rank = (of_engine, distance, !is_measured(submodel, gpu), place, unlike);
             (distance <= most).then_some((rank, submodel, weights))
         });
         known.min_by_key(|(rank, ..)| *rank)
@@ -301,7 +306,7 @@ fn next_best<'a>(
     let known = submodel.key.variant;
     let mut caveats = Caveats::default();
     caveats.insert_if(!is_measured(submodel, gpu), Caveat::OtherGpu);
-    let as_wide = runs_as(variant, known);
+    let as_wide = runs_as(family, variant, known);
     caveats.insert_if(known.dtype() != variant.dtype() && as_wide, Caveat::OtherDtype);
     caveats.insert_if(!as_wide, Caveat::OtherWidth);
     let model = load(submodel, weights, gpu, models);
@@ -488,7 +493,8 @@ impl Candidates<'_> {
             submodels.any(|submodel| {
                 submodel.key.family == family
                     && (unlikeness(engine, submodel).is_some() || is_default(artifact, submodel, Some(engine)))
-                    && !is_default(artifact, submodel, None)
+                    // The default one of MoE layers may be of another engine in the other scales of fp8.
+                    && (family == Family::Experts || !is_default(artifact, submodel, None))
             })
         };
         Family::ALL.into_iter().filter(move |&family| {
@@ -632,9 +638,11 @@ fn siblings(gpu: &Gpu) -> Result<Vec<&'static str>> {
     Ok(siblings.map(|(name, _)| name).collect())
 }
 
-/// Whether kernels of one variant are those of the other but for a format that runs alike.
-fn runs_as(one: Variant, other: Variant) -> bool {
+/// Whether kernels of one variant are those of the other but for a format that runs alike: in MoE layers both scales of fp8.
+fn runs_as(family: Family, one: Variant, other: Variant) -> bool {
+    let is_fp8 = |dtype| matches!(dtype, Dtype::Fp8 | Dtype::Fp8Block);
     match (one.dtype(), other.dtype()) {
+        (Some(one), Some(other)) if family == Family::Experts && is_fp8(one) && is_fp8(other) => true,
         (Some(one), Some(other)) => one.runs_as(other),
         (one, other) => one == other,
     }
@@ -677,7 +685,7 @@ fn carries(submodel: &Submodel, gpu: &Gpu) -> bool {
 /// Assumed, as an order of preference: another 16-bit format runs the same kernels (1), so it goes before another GPU
 /// of the generation (3), that before all GPUs together (4), and a format of another width comes last (6).
 fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
-    let format = match (key.variant == variant, runs_as(key.variant, variant)) {
+    let format = match (key.variant == variant, runs_as(key.family, key.variant, variant)) {
         (true, _) => 0,
         // Kernels that skip zeros were timed nowhere.
         _ if variant.dtype().and_then(Dtype::dense).is_some() => return None,

@@ -330,6 +330,13 @@ impl Predictor {
             _ => Carried::NOTHING,
         };
         carried.factor *= nearest.factor;
+        let unlike = |engine: &Engine| model.engine().is_some_and(|timed| timed != *engine);
+        let borrowed = engine
+            .filter(unlike)
+            .and_then(|engine| other_stacks(op, Some((engine, self.gpu.generation))));
+        let mut caveats = answer.caveats.union(nearest.caveats);
+        caveats.insert_if(borrowed.is_some(), Caveat::OtherProvider);
+        carried.half_width = quadrature(carried.half_width, borrowed.unwrap_or(0.0));
         Plan::Learned {
             correction: correction.map(|(odd, pair)| {
                 let rows = pair.map(|op| batch.enqueue(odd, &op, &self.models[odd]));
@@ -338,7 +345,7 @@ impl Predictor {
             asked: asked(answer.model, batch),
             beside: answer.beside.map(|other| asked(other, batch)),
             carried,
-            caveats: answer.caveats.union(nearest.caveats),
+            caveats,
         }
     }
 
@@ -359,7 +366,7 @@ impl Predictor {
     fn scoped(&self, op: &Op, estimate: Estimate) -> Estimate {
         let other = match (self.scope, estimate.tier) {
             (Scope::ThisStack, _) | (_, Tier::Roofline) => None,
-            (Scope::AnyStack, _) => other_stacks(op),
+            (Scope::AnyStack, _) => other_stacks(op, None),
         };
         other.map_or(estimate, |half_width| estimate.widened(half_width))
     }

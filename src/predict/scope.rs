@@ -1,6 +1,8 @@
 //! The software that an interval holds for, and how much wider it is for any.
 
 use crate::families::{Family, Variant};
+use crate::framework::Engine;
+use crate::gpu::Generation;
 use crate::ops::{Dtype, Op};
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -36,6 +38,8 @@ struct OtherStack {
     dtypes: Option<Vec<Dtype>>,
     /// The kind that it holds for; empty means all.
     kind: Option<String>,
+    /// The engine whose kernels another's answer for, and the generation of the GPU.
+    engine: Option<(Engine, Generation)>,
     half_width: f64,
     #[allow(dead_code)] // evidence for readers of the file
     tables: u64,
@@ -44,10 +48,13 @@ struct OtherStack {
 }
 
 impl OtherStack {
-    fn holds(&self, family: Family, variant: Variant) -> bool {
+    fn holds(&self, family: Family, variant: Variant, engine: Option<(Engine, Generation)>) -> bool {
         let has = |dtype| self.dtypes.as_ref().is_none_or(|all| all.contains(&dtype));
         let is_of_kind = |kind: &String| variant.kind() == Some(kind);
-        self.family == family && variant.dtype().is_none_or(has) && self.kind.as_ref().is_none_or(is_of_kind)
+        self.family == family
+            && self.engine == engine
+            && variant.dtype().is_none_or(has)
+            && self.kind.as_ref().is_none_or(is_of_kind)
     }
 }
 
@@ -59,11 +66,12 @@ struct OtherStacks {
 
 static OTHER_STACKS: LazyLock<OtherStacks> = built_in!("data/other_stacks.toml");
 
-/// The half width that another stack of the GPU adds to an answer; `None` if `data/other_stacks.toml` has no entry.
-pub fn other_stacks(op: &Op) -> Option<f64> {
+/// The half width that another stack of the GPU adds to an answer, or an engine whose kernels were not timed; `None` if
+/// `data/other_stacks.toml` has no entry.
+pub fn other_stacks(op: &Op, engine: Option<(Engine, Generation)>) -> Option<f64> {
     let (family, variant) = (Family::of(op), Variant::of(op));
     let mut entries = OTHER_STACKS.entry.iter();
-    let entry = entries.find(|entry| entry.holds(family, variant));
+    let entry = entries.find(|entry| entry.holds(family, variant, engine));
     entry.map(|entry| entry.half_width)
 }
 
@@ -76,14 +84,19 @@ mod tests {
     fn every_family_and_variant_has_a_width_of_other_stacks() {
         for family in Family::ALL {
             for variant in family.variants() {
-                let known = OTHER_STACKS.entry.iter().find(|entry| entry.holds(family, variant));
+                let known = OTHER_STACKS
+                    .entry
+                    .iter()
+                    .find(|entry| entry.holds(family, variant, None));
                 let width = known.map(|entry| entry.half_width);
                 assert!(width.is_some_and(|width| width > 0.0), "{family} {variant}");
             }
         }
         for entry in &OTHER_STACKS.entry {
             let variants = entry.family.variants();
-            let mut held = variants.iter().filter(|&&variant| entry.holds(entry.family, variant));
+            let mut held = variants
+                .iter()
+                .filter(|&&variant| entry.holds(entry.family, variant, entry.engine));
             assert!(held.next().is_some(), "{entry:?}");
         }
     }
@@ -95,12 +108,12 @@ mod tests {
                 dtype,
                 ..Gemm::new(4096, 4096, 4096)
             };
-            other_stacks(&Op::Gemm(op)).unwrap()
+            other_stacks(&Op::Gemm(op), None).unwrap()
         };
         assert!(gemm(Dtype::Bf16) < gemm(Dtype::Fp8));
         let sum = |kind| {
             let op = Collective::new(kind, 1 << 20, 8);
-            other_stacks(&Op::Collective(op)).unwrap()
+            other_stacks(&Op::Collective(op), None).unwrap()
         };
         assert!(sum(CollectiveKind::ReduceScatter) < sum(CollectiveKind::AllReduce));
     }

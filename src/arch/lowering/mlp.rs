@@ -64,7 +64,7 @@ impl Lowering<'_> {
             expert_shards: work.ep,
             gated: self.arch.mlp.kind == MlpKind::Swiglu,
             dtype: match self.packs(Role::ExpertsUp) {
-                true => work.expert_dtype(),
+                true => work.linear_dtype(),
                 false => work.activation_dtype(),
             },
             load: work.router_load,

@@ -17,7 +17,7 @@ use super::schema;
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::ops::Op;
+use crate::ops::{Experts, Op};
 use crate::units::Seconds;
 use map::{MAPS, Map};
 use rayon::prelude::*;
@@ -173,8 +173,50 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
             });
         }
     }
+    leave_out_untuned(&mut table);
     table.rows.shrink_to_fit();
     Ok(table)
+}
+
+/// Leaves out MoE layers of TensorRT-LLM that take over 1.5 times as long as one of the same size and load with at least as many
+/// tokens on no more ranks. No shape explains which do (up to 14 % of a table, two to ten times as long), and servers tune
+/// their kernels at start.
+fn leave_out_untuned(table: &mut Table) {
+    let layer = |row: &Row| match row.op {
+        Op::Experts(op) if row.stack.starts_with("trtllm ") => {
+            let alike = Experts {
+                tokens: 1,
+                width_shards: 1,
+                expert_shards: 1,
+                ..op
+            };
+            Some(((Arc::clone(&row.gpu), Arc::clone(&row.stack), alike), op))
+        }
+        _ => None,
+    };
+    let mut timed: HashMap<_, Vec<(Experts, Seconds)>> = HashMap::new();
+    for row in &table.rows {
+        if let Some((key, op)) = layer(row) {
+            timed.entry(key).or_default().push((op, row.time));
+        }
+    }
+    let is_tuned = |row: &Row| {
+        layer(row).is_none_or(|(key, op)| {
+            timed[&key].iter().all(|(other, time)| {
+                *time * 1.5 >= row.time
+                    || other.tokens < op.tokens
+                    || other.width_shards > op.width_shards
+                    || other.expert_shards > op.expert_shards
+            })
+        })
+    };
+    let rows = table.rows.len();
+    table.rows.retain(is_tuned);
+    let slow = rows - table.rows.len();
+    if slow > 0 {
+        let reason = "over 1.5 times as slow as an MoE layer with more work, as if its kernel was not tuned";
+        table.skipped.add(reason, slow as u64);
+    }
 }
 
 /// Checks a reading and makes it a row.
