@@ -958,7 +958,7 @@ fn a_trace_becomes_rows_and_a_run_of_its_median_step() {
     assert_eq!(outcome.code, 0, "{}", outcome.err);
     let document = parse("import", &outcome.out);
     assert_eq!(number(&document, "kept_rows"), 1.0);
-    assert_eq!(number(&document["steps"][0], "median_ms"), 901.0);
+    assert!((number(&document["steps"][0], "median_ms") - 901.0).abs() < 1e-9);
     assert_eq!(document["steps"][0]["run"], steps);
     refused(
         run_of("model=llama-3-8b,batch=1,seq=8192"),
