@@ -18,7 +18,7 @@ pub fn plan(predictor: &Predictor, architecture: &Architecture, request: &PlanRe
 }
 
 fn on_one_gpu(predictor: &Predictor, architecture: &Architecture, request: &PlanRequest) -> Result<PlanReport> {
-    let mut planned = request.planned(architecture)?;
+    let mut planned = request.planned(architecture, predictor.gpu())?;
     for query in &mut planned.queries {
         query.workload = architecture.on(predictor.gpu(), &query.workload);
     }
@@ -62,12 +62,12 @@ pub fn compare<P: Borrow<Predictor>>(
     target: &TargetRequest,
     predictor: impl Fn(&TargetRequest) -> Result<P>,
 ) -> Result<CompareReport> {
-    let planned = request.planned(architecture)?;
+    let gpus = compared(target)?;
+    let planned = request.planned(architecture, gpus[0])?;
     let [query] = &planned.queries[..] else {
         let allowed = "one number; `plan` takes a range";
         return Err(Error::field("compare", "gpus", request.gpus, allowed));
     };
-    let gpus = compared(target)?;
     if let Some(prices) = &request.usd_per_gpu_hour {
         prices.check("compare", &gpus)?;
     }

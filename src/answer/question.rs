@@ -101,15 +101,15 @@ fn work<R>(answer: impl FnOnce(&Watch<'_>) -> Result<R> + Send + 'static) -> Res
 
 /// The time of one operator.
 pub fn predict_operator<Q: OperatorRequest>(asked: Asked<Q>) -> Result<Work<OperatorReport>> {
-    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
     let predictor = asked.predictor()?;
+    let op = Sizes::fixed(predictor.gpu(), |sizes| asked.request.op(sizes))?;
     work(move |_| answer::operator(&predictor, &op))
 }
 
 /// One operator by the sizing rules.
 pub fn check_operator<Q: OperatorRequest>(asked: Asked<Q>) -> Result<Work<OperatorCheckReport>> {
-    let op = Sizes::fixed(|sizes| asked.request.op(sizes))?;
     let predictor = asked.predictor()?;
+    let op = Sizes::fixed(predictor.gpu(), |sizes| asked.request.op(sizes))?;
     work(move |_| answer::check_operator(&predictor, &op))
 }
 
@@ -123,8 +123,8 @@ pub fn sweep_operator<Q: OperatorRequest>(asked: Asked<Q>) -> Result<Work<SweepR
 pub fn predict_model(asked: Asked<StepRequest>) -> Result<Work<StepReport>> {
     let StepRequest { model, run } = &asked.request;
     let base = asked.base(&model.architecture)?;
-    let (architecture, workload) = Sizes::fixed(|sizes| model.step(&base, sizes))?;
     let (predictor, run) = (asked.predictor()?, *run);
+    let (architecture, workload) = Sizes::fixed(predictor.gpu(), |sizes| model.step(&base, sizes))?;
     work(move |_| answer::step(&predictor, &architecture, &workload, &run))
 }
 
@@ -140,8 +140,8 @@ pub fn predict_graph(asked: Asked<GraphRequest>) -> Result<Work<GraphReport>> {
 /// A shape by the sizing rules.
 pub fn check(asked: Asked<ModelRequest>) -> Result<Work<CheckReport>> {
     let base = asked.base(&asked.request.architecture)?;
-    let (architecture, workload) = Sizes::fixed(|sizes| asked.request.described(&base, sizes))?;
     let predictor = asked.predictor()?;
+    let (architecture, workload) = Sizes::fixed(predictor.gpu(), |sizes| asked.request.described(&base, sizes))?;
     work(move |_| answer::check(&predictor, &architecture, &workload))
 }
 
@@ -156,10 +156,10 @@ pub fn sweep_model(asked: Asked<ModelRequest>) -> Result<Work<SweepReport>> {
 pub fn search(asked: Asked<SearchRequest>) -> Result<Work<SearchReport>> {
     let like = asked.request.like.as_ref();
     let like = like.map(|like| asked.context.architecture("like", like)).transpose()?;
-    let searched = asked.request.request(like.as_deref())?;
+    let home = asked.predictor()?;
+    let searched = asked.request.request(like.as_deref(), home.gpu())?;
     work(move |watch| {
         let of = |target: &TargetRequest| asked.context.predictor(target);
-        let home = asked.predictor()?;
         answer::search::search(&home, &asked.request, &searched, &asked.target, of, watch)
     })
 }

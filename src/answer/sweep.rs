@@ -31,9 +31,9 @@ pub struct Timing {
 
 /// The curve of a step of a model; `base` is its architecture as it is named.
 pub fn model(predictor: &Predictor, base: &Architecture, request: &ModelRequest) -> Result<SweepReport> {
-    let (dimension, range) = Sizes::swept(|sizes| request.described(base, sizes))?;
+    let (dimension, range) = Sizes::swept(predictor.gpu(), |sizes| request.described(base, sizes))?;
     let at = |value| {
-        let (architecture, workload) = request.step(base, &mut Sizes::at(value))?;
+        let (architecture, workload) = request.step(base, &mut Sizes::at(predictor.gpu(), value))?;
         let workload = architecture.on(predictor.gpu(), &workload);
         Ok((architecture, workload))
     };
@@ -62,8 +62,8 @@ pub fn operator(
     request: &impl OperatorRequest,
     timings: Option<&[Timing]>,
 ) -> Result<SweepReport> {
-    let (dimension, range) = Sizes::swept(|sizes| request.op(sizes))?;
-    let at = |value| request.op(&mut Sizes::at(value));
+    let (dimension, range) = Sizes::swept(predictor.gpu(), |sizes| request.op(sizes))?;
+    let at = |value| request.op(&mut Sizes::at(predictor.gpu(), value));
     predictor.gpu().require(at(range.start())?.dtype())?;
     let measured = along(timings.unwrap_or_default(), dimension, range, at);
     if timings.is_some() && measured.is_empty() {

@@ -84,7 +84,7 @@ fn models(args: &CheckArgs, view: View) -> Result<Answer> {
 
 fn one(predictor: &Predictor, request: &ModelRequest, architecture: &ArchitectureRequest) -> Result<CheckReport> {
     let base = architecture.find()?;
-    let (architecture, workload) = Sizes::fixed(|sizes| request.described(&base, sizes))?;
+    let (architecture, workload) = Sizes::fixed(predictor.gpu(), |sizes| request.described(&base, sizes))?;
     answer::check(predictor, &architecture, &workload)
 }
 

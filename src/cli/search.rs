@@ -32,11 +32,11 @@ pub(super) fn run(args: &SearchArgs, view: View) -> Result<Answer> {
         ..args.subject.request.clone()
     };
     let like = asked.like.as_ref().map(ArchitectureRequest::find);
-    let request = asked.request(like.transpose()?.as_ref())?;
+    let predictor = answering(&args.subject.target)?;
+    let request = asked.request(like.transpose()?.as_ref(), predictor.gpu())?;
     if request.fixed.kv_group.is_some() {
         note("--export: every head keeps its own keys, as no config of this style holds fewer");
     }
-    let predictor = answering(&args.subject.target)?;
     let signal = signal();
     let bar = progress_bar("searching {bar:40} {percent} %  {elapsed}  {msg}");
     let watch = |progress: &Progress| {

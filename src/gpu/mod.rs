@@ -200,6 +200,12 @@ impl Gpu {
         peak.map(FlopsPerSecond::from_flops_per_sec)
     }
 
+    /// The 16-bit format that is meant where none is named: bf16, or fp16 where the GPU has no units for that.
+    pub fn usual_dtype(&self) -> Dtype {
+        let mut usual = [Dtype::Bf16, Dtype::Fp16].into_iter();
+        usual.find(|&dtype| self.peak(dtype).is_some()).unwrap_or_default()
+    }
+
     /// Fails for the first of these formats that the GPU has no units for, with those that it has.
     pub fn require(&self, dtypes: impl IntoIterator<Item = Dtype>) -> Result<()> {
         let mut dtypes = dtypes.into_iter();

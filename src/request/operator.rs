@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::error::Result;
+use crate::gpu::Gpu;
 use crate::ops::Attention;
 use crate::ops::Dtype;
 use crate::ops::Gemm;
@@ -43,15 +44,15 @@ pub trait OperatorRequest: DeserializeOwned + ToSchema + Send + 'static {
 }
 
 /// The operator of an object whose key `kind` says which request it holds.
-pub fn read_operator(body: Value) -> Result<Op> {
-    fn read<R: OperatorRequest>(body: Value) -> Result<Op> {
+pub fn read_operator(gpu: &Gpu, body: Value) -> Result<Op> {
+    fn read<R: OperatorRequest>(gpu: &Gpu, body: Value) -> Result<Op> {
         let request: R = json::plain(body)?;
-        Sizes::fixed(|sizes| request.op(sizes))
+        Sizes::fixed(gpu, |sizes| request.op(sizes))
     }
     let (kind, body) = json::kind_of(body);
     match kind.as_ref().and_then(Value::as_str) {
-        Some("gemm") => read::<GemmRequest>(body),
-        Some("attention") => read::<AttentionRequest>(body),
+        Some("gemm") => read::<GemmRequest>(gpu, body),
+        Some("attention") => read::<AttentionRequest>(gpu, body),
         _ => Err(json::other_kind(kind, "`gemm` or `attention`")),
     }
 }
@@ -81,11 +82,9 @@ pub struct GemmRequest {
     #[serde(default)]
     #[schema(default = "tn")]
     pub layout: Layout,
-    /// Number format of the operands.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
-    #[serde(default)]
-    #[schema(default = "bf16")]
-    pub dtype: Dtype,
+    /// Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub dtype: Option<Dtype>,
 }
 
 impl OperatorRequest for GemmRequest {
@@ -96,7 +95,7 @@ impl OperatorRequest for GemmRequest {
             k: sizes.number("k", self.k),
             batch: sizes.number("batch", self.batch),
             layout: self.layout,
-            dtype: self.dtype,
+            dtype: sizes.dtype(self.dtype),
         }))
     }
 }
@@ -141,11 +140,9 @@ pub struct AttentionRequest {
     #[serde(default)]
     #[schema(default = "forward")]
     pub pass: Pass,
-    /// Number format of queries, keys and values.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
-    #[serde(default)]
-    #[schema(default = "bf16")]
-    pub dtype: Dtype,
+    /// Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units for it].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub dtype: Option<Dtype>,
 }
 
 impl OperatorRequest for AttentionRequest {
@@ -164,7 +161,7 @@ impl OperatorRequest for AttentionRequest {
             causal: self.causal,
             window: sizes.number("window", self.window),
             pass: self.pass,
-            dtype: self.dtype,
+            dtype: sizes.dtype(self.dtype),
         };
         if let Some((field, value, allowed)) = attention.misfit() {
             return Err(Error::field("attention", field, value, &allowed));
@@ -180,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_operator_that_no_machine_holds_is_refused() {
-        let refused = |body| read_operator(body).unwrap_err().to_string();
+        let refused = |body| read_operator(Gpu::find("h100").unwrap(), body).unwrap_err().to_string();
         let attention =
             json!({"kind": "attention", "batch": 1, "heads": 8, "seq_q": 64, "head_dim": 64, "dtype": "nvfp4"});
         assert_eq!(
@@ -197,7 +194,7 @@ mod tests {
         let text = refused(wide(1 << 20, 128));
         assert!(text.contains("`head_dim` is 1048576; allowed: at most 4096"), "{text}");
         assert!(refused(wide(128, 4097)).contains("`value_dim` is 4097"));
-        assert!(read_operator(wide(4096, 4096)).is_ok());
+        assert!(read_operator(Gpu::find("h100").unwrap(), wide(4096, 4096)).is_ok());
         let many = json!({"kind": "attention", "batch": most, "heads": 64, "seq_q": 1 << 20, "head_dim": 128});
         assert!(refused(many).contains("moves"));
     }

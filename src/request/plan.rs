@@ -407,8 +407,8 @@ pub struct Planned {
 
 impl PlanRequest {
     /// What to plan for this architecture.
-    pub fn planned(&self, arch: &Architecture) -> Result<Planned> {
-        Sizes::fixed(|sizes| self.described(arch, sizes))
+    pub fn planned(&self, arch: &Architecture, gpu: &Gpu) -> Result<Planned> {
+        Sizes::fixed(gpu, |sizes| self.described(arch, sizes))
     }
 
     fn described(&self, arch: &Architecture, sizes: &mut Sizes) -> Result<Planned> {
@@ -440,7 +440,7 @@ impl PlanRequest {
             Mode::Prefill => Workload::prefill(1, seq),
             Mode::Decode => Workload::decode(1, seq + output / 2),
         };
-        let (dtype, recipe) = format(self.mode, arch, self.dtype, self.recipe);
+        let (dtype, recipe) = format(self.mode, arch, self.dtype, self.recipe, sizes);
         let workload = Workload {
             dtype,
             recipe,
@@ -622,7 +622,7 @@ mod tests {
     fn planned(name: &str, mut body: Value) -> Result<Planned> {
         body["architecture"] = json!(name);
         let request: PlanRequest = serde_json::from_value(body).unwrap();
-        request.planned(&Preset::find(name)?.architecture)
+        request.planned(&Preset::find(name)?.architecture, Gpu::find("h100")?)
     }
 
     #[test]

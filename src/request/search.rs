@@ -9,6 +9,7 @@ use crate::arch::Stated;
 use crate::arch::config_json;
 use crate::error::Error;
 use crate::error::Result;
+use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::request::ArchitectureRequest;
 use crate::request::Size;
@@ -219,9 +220,9 @@ impl SearchRequest {
     }
 
     /// The search with everything filled in; what is left out comes from `like`, else is as usual.
-    pub fn request(&self, like: Option<&Architecture>) -> Result<Request> {
+    pub fn request(&self, like: Option<&Architecture>, gpu: &Gpu) -> Result<Request> {
         self.refuse_fixed_and_free()?;
-        let mut request = Sizes::fixed(|sizes| self.base(like, sizes))?;
+        let mut request = Sizes::fixed(gpu, |sizes| self.base(like, sizes))?;
         if let Some(kind) = self.mlp {
             request.base.mlp.kind = kind;
         }

@@ -2,7 +2,8 @@
 
 use crate::error;
 use crate::error::Error;
-use crate::ops::LARGEST;
+use crate::gpu::Gpu;
+use crate::ops::{Dtype, LARGEST};
 use crate::request::number;
 use crate::sweep::Range;
 use serde::de::{Deserialize, Deserializer};
@@ -159,9 +160,11 @@ impl<const LEAST: u64> ToSchema for Size<LEAST> {
     }
 }
 
-/// Turns the sizes of a request into numbers and notes which of them are ranges.
+/// What a request leaves open on one GPU: turns its sizes into numbers, notes which of them are ranges, and knows the
+/// number format that is meant where none is named.
 #[derive(Debug, Default)]
 pub struct Sizes {
+    usual_dtype: Dtype,
     /// What a range is at this point of its sweep; its start where none is given.
     value: Option<u64>,
     /// Every size that was turned into a number.
@@ -171,8 +174,8 @@ pub struct Sizes {
 
 impl Sizes {
     /// What `make` makes of a request; fails where one of its sizes is a range.
-    pub fn fixed<T>(make: impl FnOnce(&mut Self) -> error::Result<T>) -> error::Result<T> {
-        let mut sizes = Self::default();
+    pub fn fixed<T>(gpu: &Gpu, make: impl FnOnce(&mut Self) -> error::Result<T>) -> error::Result<T> {
+        let mut sizes = Self::on(gpu);
         let made = make(&mut sizes);
         match sizes.ranges.first() {
             None => made,
@@ -184,8 +187,11 @@ impl Sizes {
     }
 
     /// The only range among the sizes that `make` asks for, with its key.
-    pub fn swept<T>(make: impl FnOnce(&mut Self) -> error::Result<T>) -> error::Result<(&'static str, Range)> {
-        let mut sizes = Self::default();
+    pub fn swept<T>(
+        gpu: &Gpu,
+        make: impl FnOnce(&mut Self) -> error::Result<T>,
+    ) -> error::Result<(&'static str, Range)> {
+        let mut sizes = Self::on(gpu);
         // What is impossible at the start may be possible later on.
         let _ = make(&mut sizes);
         if let [only] = sizes.ranges[..] {
@@ -203,11 +209,23 @@ impl Sizes {
     }
 
     /// The sizes at the point of a sweep where the range has this value.
-    pub fn at(value: u64) -> Self {
+    pub fn at(gpu: &Gpu, value: u64) -> Self {
         Self {
             value: Some(value),
+            ..Self::on(gpu)
+        }
+    }
+
+    fn on(gpu: &Gpu) -> Self {
+        Self {
+            usual_dtype: gpu.usual_dtype(),
             ..Self::default()
         }
+    }
+
+    /// The number format that was asked for, else the usual one of the GPU.
+    pub fn dtype(&self, asked: Option<Dtype>) -> Dtype {
+        asked.unwrap_or(self.usual_dtype)
     }
 
     /// Whether one of them is a range.
@@ -242,6 +260,10 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn gpu() -> &'static Gpu {
+        Gpu::find("h100").unwrap()
+    }
 
     #[test]
     fn a_size_is_a_number_or_a_range() {
@@ -308,18 +330,18 @@ mod tests {
         let range: Size = "2:8:2".parse().unwrap();
         let pair = |a: Size, b: Size| move |sizes: &mut Sizes| Ok((sizes.number("a", a), sizes.option("b", Some(b))));
         let eight = Size::Number(8);
-        assert_eq!(Sizes::fixed(pair(eight, eight)).unwrap(), (8, Some(8)));
-        assert_eq!(pair(eight, range)(&mut Sizes::at(4)).unwrap(), (8, Some(4)));
-        let (key, found) = Sizes::swept(pair(eight, range)).unwrap();
+        assert_eq!(Sizes::fixed(gpu(), pair(eight, eight)).unwrap(), (8, Some(8)));
+        assert_eq!(pair(eight, range)(&mut Sizes::at(gpu(), 4)).unwrap(), (8, Some(4)));
+        let (key, found) = Sizes::swept(gpu(), pair(eight, range)).unwrap();
         assert_eq!((key, found.values().count()), ("b", 4));
-        let refused = Sizes::fixed(pair(range, eight)).unwrap_err().to_string();
+        let refused = Sizes::fixed(gpu(), pair(range, eight)).unwrap_err().to_string();
         assert!(
             refused.contains("`a` is 2:8:2") && refused.contains("only a sweep"),
             "{refused}"
         );
         assert!(Size::<1>::fixed("2:8:2").is_err() && Size::<1>::fixed("8").is_ok());
         for (first, second, part) in [(eight, eight, "absent"), (range, range, "in a and b")] {
-            let refused = Sizes::swept(pair(first, second)).unwrap_err().to_string();
+            let refused = Sizes::swept(gpu(), pair(first, second)).unwrap_err().to_string();
             assert!(refused.contains(part) && refused.contains("one of a, b"), "{refused}");
         }
     }

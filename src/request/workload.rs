@@ -45,7 +45,8 @@ pub struct WorkloadRequest {
     /// Cached tokens per sequence [default: 4096, or what the position table leaves in decode, else 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
     pub context: Option<Size<0>>,
-    /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
+    /// Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it; when serving a quantized checkpoint, as
+    /// that is stored].
     #[cfg_attr(feature = "cli", arg(long))]
     pub dtype: Option<Dtype>,
     /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too
@@ -160,7 +161,7 @@ impl WorkloadRequest {
             Mode::Prefill => (1, USUAL_SEQUENCE),
             Mode::Decode => (8, 1),
         };
-        let (dtype, recipe) = format(self.mode, architecture, self.dtype, self.recipe);
+        let (dtype, recipe) = format(self.mode, architecture, self.dtype, self.recipe, sizes);
         Ok(Workload {
             mode: self.mode,
             batch: batch.unwrap_or(usual_batch),
@@ -222,10 +223,11 @@ pub(super) fn format(
     architecture: &Architecture,
     dtype: Option<Dtype>,
     recipe: Option<Recipe>,
+    sizes: &Sizes,
 ) -> (Dtype, Recipe) {
     match architecture.stated.stored() {
         Some(stored) if mode != Mode::Train && dtype.is_none() && recipe.is_none() => stored.format(None),
-        _ => (dtype.unwrap_or_default(), recipe.unwrap_or_default()),
+        _ => (sizes.dtype(dtype), recipe.unwrap_or_default()),
     }
 }
 

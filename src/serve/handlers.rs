@@ -137,11 +137,12 @@ pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchReque
         let (found, allowed) = (format!("{found} long"), format!("1 to {}", body::MOST_OPS));
         return Err(Problem::field("ops", &found, &allowed));
     }
+    let predictor = app.predictors.built_in(&asked.target)?;
+    let gpu = predictor.gpu();
     let ops = asked.request.ops.into_iter().enumerate();
     let ops: Vec<Op> = ops
-        .map(|(at, op)| read_operator(op).map_err(|error| Problem::from(error).within(&format!("ops[{at}]"))))
+        .map(|(at, op)| read_operator(gpu, op).map_err(|error| Problem::from(error).within(&format!("ops[{at}]"))))
         .collect::<Result<_, Problem>>()?;
-    let predictor = app.predictors.built_in(&asked.target)?;
     let answer = work(&app, move || {
         let ops = answer::operators(&predictor, &ops)?;
         Ok(OperatorsReport { ops }.json())

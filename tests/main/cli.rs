@@ -983,3 +983,33 @@ fn a_trace_becomes_rows_and_a_run_of_its_median_step() {
     ];
     refuses(&other, 1, &["`--run` is `batch=1`", "import torch-profiler"]);
 }
+
+/// V100, T4 and their like have no units for bf16.
+#[test]
+fn a_gpu_without_bf16_is_asked_in_fp16_unless_bf16_is_named() {
+    for (line, place) in [
+        ("predict gemm -m 512 -n 512 -k 512", "/op/dtype"),
+        (
+            "check attention --batch 1 --heads 8 --seq 512 --head-dim 64",
+            "/predicted/op/dtype",
+        ),
+        ("predict model gpt2", "/workload/dtype"),
+        ("check gpt2", "/workload/dtype"),
+        ("plan gpt2 --gpus 8", "/format"),
+        ("sweep gemm -m 512:1024:256 -n 512 -k 512", "/first/dtype"),
+    ] {
+        for gpu in ["v100", "t4"] {
+            let outcome = say(&format!("{line} --gpu {gpu} --format json"));
+            assert_eq!(outcome.code, 0, "{line}: {}", outcome.err);
+            let document: Value = serde_json::from_str(&outcome.out).unwrap();
+            assert_eq!(document.pointer(place), Some(&Value::from("fp16")), "{line} on {gpu}");
+        }
+        let refused = say(&format!("{line} --gpu v100 --dtype bf16"));
+        assert_ne!(refused.code, 0, "{line}");
+        assert!(
+            refused.err.contains("v100 has units for: fp32, fp16"),
+            "{}",
+            refused.err
+        );
+    }
+}

@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use shapewise::gpu::Gpu;
 use shapewise::request::read_operator;
 use shapewise::serve::body::{self, BatchRequest};
 
@@ -10,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     for op in asked.request.ops {
-        if let Ok(op) = read_operator(op) {
+        if let Ok(op) = read_operator(Gpu::find("h100").unwrap(), op) {
             let _ = op.flops();
         }
     }

@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use shapewise::arch::{Practice, lower, memory_use, parameters};
+use shapewise::gpu::Gpu;
 use shapewise::request::{Sizes, StepRequest};
 use shapewise::serve::body;
 
@@ -18,8 +19,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(base) = body::architecture(&model.architecture, "architecture") else {
         return;
     };
-    let _ = Sizes::fixed(|sizes| model.described(&base, sizes));
-    if let Ok((architecture, workload)) = Sizes::fixed(|sizes| model.step(&base, sizes)) {
+    let _ = Sizes::fixed(Gpu::find("h100").unwrap(), |sizes| model.described(&base, sizes));
+    if let Ok((architecture, workload)) = Sizes::fixed(Gpu::find("h100").unwrap(), |sizes| model.step(&base, sizes)) {
         let _ = parameters(&architecture);
         lower(&architecture, &workload).unwrap();
         memory_use(&architecture, &workload, &Practice::default()).unwrap();

@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use shapewise::gpu::Gpu;
 use shapewise::request::SearchRequest;
 use shapewise::serve::body;
 
@@ -11,6 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let like = asked.request.like.as_ref();
     if let Ok(like) = like.map(|model| body::architecture(model, "like")).transpose() {
-        let _ = asked.request.request(like.as_ref());
+        let _ = asked.request.request(like.as_ref(), Gpu::find("h100").unwrap());
     }
 });

@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use shapewise::gpu::Gpu;
 use shapewise::request::{ModelRequest, Sizes};
 use shapewise::serve::body;
 
@@ -12,6 +13,6 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(base) = body::architecture(&asked.request.architecture, "architecture") else {
         return;
     };
-    let _ = Sizes::swept(|sizes| asked.request.described(&base, sizes));
-    let _ = asked.request.step(&base, &mut Sizes::at(1));
+    let _ = Sizes::swept(Gpu::find("h100").unwrap(), |sizes| asked.request.described(&base, sizes));
+    let _ = asked.request.step(&base, &mut Sizes::at(Gpu::find("h100").unwrap(), 1));
 });
