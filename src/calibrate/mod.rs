@@ -96,6 +96,9 @@ pub fn departures(base: &Framework) -> Framework {
             *factor = with(factor, 0.0);
         }
     }
+    for board in framework.boards.values_mut() {
+        *board = with(board, 0.0);
+    }
     for (constant, sd) in [
         (Constant::Gemm, 0.15),
         (Constant::GemmFp8, 0.15),
@@ -234,12 +237,19 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         all.flat_map(|(at, release)| release.factors.iter().map(move |factor| (at, factor)))
             .filter(|(_, (_, factor))| factor.prior_sd() > 0.0)
     };
-    start.extend(releases().map(|(_, (_, factor))| factor.prior_value().ln()));
+    let boards = || prior.boards.iter().filter(|(_, factor)| factor.prior_sd() > 0.0);
+    let factors = || {
+        releases()
+            .map(|(_, (_, factor))| factor)
+            .chain(boards().map(|(_, factor)| factor))
+    };
+    start.extend(factors().map(|factor| factor.prior_value().ln()));
     let mut deviations: Vec<f64> = free.iter().map(|&constant| prior.figure(constant).prior_sd()).collect();
-    deviations.extend(releases().map(|(_, (_, factor))| factor.prior_sd()));
+    deviations.extend(factors().map(Figure::prior_sd));
     let with = |at: &[f64]| {
         let mut framework = prior.clone();
-        let (of_constants, of_releases) = at.split_at(free.len());
+        let (of_constants, of_factors) = at.split_at(free.len());
+        let (of_releases, of_boards) = of_factors.split_at(releases().count());
         for (&constant, &value) in free.iter().zip(of_constants) {
             framework.set_value(constant, constant.from_line(value));
         }
@@ -249,6 +259,13 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
                 ..before.clone()
             };
             framework.releases[release].factors.insert(*constant, factor);
+        }
+        for ((gpu, before), value) in boards().zip(of_boards) {
+            let factor = Figure {
+                value: value.exp(),
+                ..before.clone()
+            };
+            framework.boards.insert(gpu.clone(), factor);
         }
         framework
     };
@@ -291,6 +308,11 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
         let factors = &mut framework.releases[release].factors;
         let value = factors[constant].value;
         factors.insert(*constant, fitted(before, value, sd));
+    }
+    let of_boards = &solution.deviations[free.len() + releases().count()..];
+    for ((gpu, before), &sd) in boards().zip(of_boards) {
+        let value = framework.board(gpu);
+        framework.boards.insert(gpu.clone(), fitted(before, value, sd));
     }
     framework
 }

@@ -31,6 +31,8 @@ named_enum! {
         Window = "window",
         /// Backward attention from the forward time, by a ratio measured on this GPU or the nearest one.
         BackwardFromForward = "backward_from_forward",
+        /// The kernel of training from that of an engine, by a ratio measured on this GPU or one that runs the same.
+        TrainedFromServed = "trained_from_served",
         /// Linear attention over sequences whose states change otherwise than those that were measured.
         OtherRecurrence = "other_recurrence",
         /// The same of one new token.
@@ -82,6 +84,7 @@ impl Caveat {
             }
             Self::Mask => "mask or cached prefix not measured on this stack",
             Self::Window => "sliding window by its tiles: this stack was measured without",
+            Self::TrainedFromServed => "attention of training by its measured ratio to an engine's",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::OtherRecurrence => "learned from linear attention of another recurrence",
             Self::OtherRecurrenceDecode => "learned from decoding steps of linear attention of another recurrence",

@@ -77,6 +77,16 @@ impl Contiguous {
         }
     }
 
+    /// The GEMM in a layout that no row has, with the reduction rounded to a multiple of 64 if no operand is contiguous
+    /// along it: in the layouts of the rows one is, and nets know its alignment as a cost.
+    fn rounded_reduction(self, op: Gemm) -> Gemm {
+        let unit = (1 << op.k.ilog2().saturating_sub(2)).min(ALIGNED);
+        Gemm {
+            k: if self.k { op.k } else { nearest(op.k, unit) },
+            ..op
+        }
+    }
+
     /// A GEMM and its aligned, unbatched neighbour, as the sub-model of odd sizes is asked: in fp16, the one format it
     /// knows, and with a misaligned `m` as the `n` of the transposed GEMM.
     fn pair(self, op: Gemm, covered: Gemm) -> [Op; 2] {
@@ -239,13 +249,17 @@ impl Kernels for Gemms {
         let is_free = coverage.layouts.len() > 1;
         let penalised = contiguous.misaligned(op, coverage.alignment);
         let batched = op.batch > 1 && coverage.clamp(Extent::Batch, op.batch) == 1;
-        caveats.insert_if(!coverage.layouts.contains(&op.layout), Caveat::OtherLayout);
-        // A power of two divides both exactly when it divides their union of bits.
-        let unlike = !(op.n | op.k).is_multiple_of(coverage.alignment);
+        let was_measured = coverage.layouts.contains(&op.layout);
+        caveats.insert_if(!was_measured, Caveat::OtherLayout);
         let mut covered = match is_free {
             true => contiguous.rounded(timed),
             false => timed,
         };
+        if !was_measured {
+            covered = contiguous.rounded_reduction(covered);
+        }
+        // A power of two divides both exactly when it divides their union of bits.
+        let unlike = !(op.n | covered.k).is_multiple_of(coverage.alignment);
         if penalised.m || unlike {
             covered.n = op.n.next_multiple_of(ALIGNED);
             covered.k = op.k.next_multiple_of(ALIGNED);

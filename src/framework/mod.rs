@@ -221,6 +221,8 @@ pub struct Framework {
     pub practice: Practice,
     /// Releases whose expert path takes another time, by a text in the name of the software.
     pub releases: Vec<Release>,
+    /// Time of arithmetic on a GPU over what the other constants make of it: boards sustain other clocks.
+    pub boards: BTreeMap<String, Figure>,
     figures: [Figure; Constant::ALL.len()],
     half_widths: BTreeMap<Kind, f64>,
     /// The fit of its constants by kind of step; none where they are all assumed.
@@ -356,6 +358,11 @@ impl Framework {
         self.releases
             .iter()
             .position(|release| software.contains(&release.software))
+    }
+
+    /// The factor of [`Framework::boards`]; 1 for a GPU without one.
+    pub fn board(&self, gpu: &str) -> f64 {
+        self.boards.get(gpu).map_or(1.0, |figure| figure.value)
     }
 
     /// The built-in framework that runs this mode and is recognised in the name of a software; the longest text that

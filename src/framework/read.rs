@@ -52,6 +52,8 @@ struct File {
     fits: BTreeMap<Kind, Fit>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     releases: Vec<Release>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    boards: BTreeMap<String, Figure>,
 }
 
 /// The embedded frameworks, by name.
@@ -89,6 +91,7 @@ pub(super) fn framework(text: &str, place: &str, find: &dyn Fn(&str) -> Result<F
     framework.modes = file.modes;
     framework.generations = file.generations;
     framework.releases = file.releases;
+    framework.boards = file.boards;
     if let Some(stage) = file.zero_stages.iter().find(|&&stage| stage > 3) {
         return Err(Error::field(place, "zero_stages", stage, "0 to 3"));
     }
@@ -139,6 +142,9 @@ pub(super) fn framework(text: &str, place: &str, find: &dyn Fn(&str) -> Result<F
             check(place, &format!("releases[{at}].{constant}"), factor, constant)?;
         }
     }
+    for (gpu, factor) in &framework.boards {
+        check(place, &format!("boards.{gpu}"), factor, Constant::Gemm)?;
+    }
     for (kind, half_width) in file.half_widths {
         if !(half_width > 0.0 && half_width <= 10.0) {
             let field = format!("half_widths.{kind}");
@@ -182,6 +188,7 @@ fn neutral() -> Framework {
         kernels: Kernels::default(),
         practice: Practice::default(),
         releases: Vec::new(),
+        boards: BTreeMap::new(),
         figures: Constant::ALL.map(|constant| Figure {
             value: constant.neutral(),
             sd: 0.0,
@@ -232,6 +239,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
             false => framework.fits.clone(),
         },
         releases: framework.releases.clone(),
+        boards: framework.boards.clone(),
     };
     toml::to_string(&file).expect("texts and finite numbers")
 }

@@ -52,7 +52,7 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
         // Where both were timed, nine in ten are within 0.2 for windows of 1,024 keys and more, 0.7 for 128 keys.
         Caveat::Window => 0.50,
         // The width of the ratio itself is fitted, see `ratios`.
-        Caveat::BackwardFromForward => 0.0,
+        Caveat::BackwardFromForward | Caveat::TrainedFromServed => 0.0,
         // Of as many heads and tokens, Kimi Delta Attention (SGLang) takes 1.0 to 10 times Gated DeltaNet (vLLM) over
         // sequences, 1.0 to 1.8 times in decoding steps, in nine cases of ten on eight GPUs (aiconfigurator).
         Caveat::OtherRecurrence => 2.2,

@@ -337,6 +337,15 @@ impl Predictor {
         let mut caveats = answer.caveats.union(nearest.caveats);
         caveats.insert_if(borrowed.is_some(), Caveat::OtherProvider);
         carried.half_width = quadrature(carried.half_width, borrowed.unwrap_or(0.0));
+        // No engine is asked for, and one's kernels answer.
+        if let Op::Attention(op) = op
+            && engine.is_none()
+            && model.engine().is_some()
+            && let Some(trained) = self.ratios.train(op)
+        {
+            carried = carried.and(trained);
+            caveats.insert(Caveat::TrainedFromServed);
+        }
         Plan::Learned {
             correction: correction.map(|(odd, pair)| {
                 let rows = pair.map(|op| batch.enqueue(odd, &op, &self.models[odd]));

@@ -1,5 +1,5 @@
 //! Measured ratios between kernels of attention: backward over forward, bidirectional over causal, head sizes
-//! between the tiles of 64 and 128.
+//! between the tiles of 64 and 128, kernels of training over those of engines.
 //!
 //! `data/attention.toml` holds curves over the length by GPU, kernel and head size; the nearest one answers.
 
@@ -15,6 +15,9 @@ use std::sync::LazyLock;
 /// How far a head size twice as large is, on the scale of [`Near::distance`].
 const OCTAVE: f64 = 2.0;
 
+/// The distance of a GPU that runs the kernel of a curve.
+const SAME_KERNEL: f64 = 1.0;
+
 named_enum! {
     /// What is divided by what.
     Ratio {
@@ -24,6 +27,8 @@ named_enum! {
         Full = "full",
         /// A head size by 64.
         Head = "head",
+        /// The forward kernel that frameworks of training call by what engines' kernels are predicted to take.
+        Trained = "trained",
     }
 }
 
@@ -57,15 +62,18 @@ pub struct Curve {
     pub ratio: Ratio,
     /// The GPU that was measured.
     pub gpu: String,
-    /// Generations that run this kernel; that of the GPU where none are named.
+    /// Generations that run this kernel; that of the GPU if absent.
     pub generations: Option<Vec<Generation>>,
+    /// Other GPUs that run it.
+    #[serde(default)]
+    pub also: Vec<String>,
     /// The kernel that was measured.
     pub kernel: String,
     /// Size of an element of the operands.
     pub bits: u64,
     /// Head size of queries and keys.
     pub head_dim: u64,
-    /// Which keys a query saw; `None` if the ratio is not of the backward pass.
+    /// Which keys a query saw; `None` if the ratio is that of any mask.
     pub mask: Option<Mask>,
     /// The ratio by length.
     points: LogLog,
@@ -114,6 +122,14 @@ impl Carried {
         launch + (time - launch) * self.factor
     }
 
+    /// One after the other.
+    pub fn and(self, next: Self) -> Self {
+        Self {
+            factor: self.factor * next.factor,
+            half_width: quadrature(self.half_width, next.half_width),
+        }
+    }
+
     /// The time of the kernel itself.
     pub const NOTHING: Self = Self {
         factor: 1.0,
@@ -133,21 +149,35 @@ struct Near {
     half_width: f64,
 }
 
+impl Near {
+    /// Whether this is such a ratio; one of kernels of training says nothing of other GPUs, formats or windows.
+    fn holds(&self, ratio: Ratio, op: &Attention, mask: Mask) -> bool {
+        let is_window = |mask| mask == Mask::Window;
+        let is_near = || {
+            self.distance <= SAME_KERNEL
+                && self.curve.bits == 8 * op.dtype.size()
+                && self.curve.mask.is_some_and(|known| is_window(known) == is_window(mask))
+        };
+        self.curve.ratio == ratio && (ratio != Ratio::Trained || is_near())
+    }
+}
+
 impl Ratios {
     /// The curves of `data/attention.toml`, those of this GPU nearest.
     pub fn of(gpu: &Gpu) -> Result<Self> {
         let Document { transfer, curve } = &*DOCUMENT;
         let near = |curve: &'static Curve| -> Result<Near> {
             let measured = Gpu::find(&curve.gpu)?;
-            let runs_it = match &curve.generations {
-                Some(generations) => generations.contains(&gpu.generation),
-                None => measured.generation == gpu.generation,
-            };
+            let runs_it = curve.also.contains(&gpu.name)
+                || match &curve.generations {
+                    Some(generations) => generations.contains(&gpu.generation),
+                    None => measured.generation == gpu.generation,
+                };
             // An order of preference: this GPU, its generation, its maker.
             let (distance, carried) = if measured.name == gpu.name {
                 (0.0, 0.0)
             } else if runs_it && gpu.generation != Generation::Other {
-                (1.0, transfer.within_generation)
+                (SAME_KERNEL, transfer.within_generation)
             } else if measured.vendor == gpu.vendor && gpu.vendor != Vendor::Other {
                 (3.0, transfer.across_generations)
             } else {
@@ -179,7 +209,16 @@ impl Ratios {
         carried
     }
 
-    fn multiply(&self, carried: &mut Carried, ratio: Ratio, op: &Attention, mask: Mask) {
+    /// What the time of an engine's kernel is multiplied by to be that of the kernel of training, where that was measured
+    /// on this GPU or one that runs the same.
+    pub fn train(&self, op: &Attention) -> Option<Carried> {
+        let mut carried = Carried::NOTHING;
+        let is_known = !op.is_decode() && self.multiply(&mut carried, Ratio::Trained, op, Mask::of(op));
+        is_known.then_some(carried)
+    }
+
+    /// By the nearest curve; `false` if there is none.
+    fn multiply(&self, carried: &mut Carried, ratio: Ratio, op: &Attention, mask: Mask) -> bool {
         let size = op.head_dim as f64;
         let distance = |near: &Near| {
             let octaves = (size / near.curve.head_dim as f64).log2().abs();
@@ -196,18 +235,23 @@ impl Ratios {
             };
             near.distance + OCTAVE * octaves + other_mask + other_format
         };
-        let curves = self.curves.iter().filter(|near| near.curve.ratio == ratio);
+        let curves = self.curves.iter().filter(|near| near.holds(ratio, op, mask));
         let curves = curves.map(|near| (distance(near), near));
-        if let Some((_, near)) = curves.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-            carried.factor *= near.curve.points.at(op.seq_kv as f64);
-            carried.half_width = quadrature(carried.half_width, near.half_width);
-        }
+        let Some((_, near)) = curves.min_by(|(a, _), (b, _)| a.total_cmp(b)) else {
+            return false;
+        };
+        *carried = carried.and(Carried {
+            factor: near.curve.points.at(op.seq_kv as f64),
+            half_width: near.half_width,
+        });
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Dtype;
 
     fn ratios(gpu: &str) -> Ratios {
         Ratios::of(Gpu::find(gpu).unwrap()).unwrap()
@@ -226,7 +270,9 @@ mod tests {
             assert!(Gpu::find(&curve.gpu).is_ok());
             let mut ratios = curve.points.values();
             assert!(ratios.all(|ratio| (0.2..6.0).contains(&ratio)));
-            assert_eq!(curve.mask.is_some(), curve.ratio == Ratio::Backward);
+            let of_masks = [Ratio::Backward, Ratio::Trained];
+            assert_eq!(curve.mask.is_some(), of_masks.contains(&curve.ratio));
+            assert!(curve.also.iter().all(|name| Gpu::find(name).is_ok()));
             assert!(curve.rows > 0 && curve.error <= curve.half_width);
             assert!(curve.source.contains('(') && !curve.kernel.is_empty());
         }
@@ -254,6 +300,36 @@ mod tests {
             let factor = ratios(gpu).carry(&full, &causal).factor;
             assert!((1.5..2.0).contains(&factor), "{gpu}: {factor}");
         }
+    }
+
+    #[test]
+    fn kernels_of_training_follow_from_those_of_engines_only_where_both_were_timed() {
+        let op = Attention::new(4, 16, 8192, 128);
+        let factor = |gpu, op: &Attention| ratios(gpu).train(op).map(|trained| trained.factor);
+        for gpu in ["gb200", "b200", "gb300", "b300"] {
+            assert!(
+                factor(gpu, &op).is_some_and(|factor| (0.7..0.9).contains(&factor)),
+                "{gpu}"
+            );
+        }
+        for gpu in ["rtx-pro-6000", "a100", "mi300x"] {
+            assert_eq!(factor(gpu, &op), None, "{gpu}");
+        }
+        let fp8 = Attention {
+            dtype: Dtype::Fp8,
+            ..op
+        };
+        assert!(factor("h100", &fp8).is_some_and(|factor| factor < 0.8));
+        let token = Attention { seq_q: 1, ..op };
+        assert_eq!(factor("gb200", &token), None);
+        // Windows are no slower part of the whole: engines skip more of the keys.
+        let window = Attention {
+            window: 128,
+            head_dim: 64,
+            value_dim: 64,
+            ..op
+        };
+        assert!(factor("gb200", &window) > Some(1.2));
     }
 
     #[test]

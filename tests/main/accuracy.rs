@@ -320,7 +320,8 @@ fn median_and_faster(mut ratios: Vec<f64>) -> (f64, f64) {
 /// In the layout of weight gradients no operand is contiguous along the reduction, so that a token more is a token more.
 #[test]
 fn one_token_more_or_less_costs_a_token() {
-    for gpu in ["h200", "h100", "h20", "h100-hbm2e", "a100", "b200"] {
+    let without_layout = ["a100", "b200", "a100-40gb", "mi300x", "mi325x"];
+    for gpu in ["h200", "h100", "h20", "h100-hbm2e"].into_iter().chain(without_layout) {
         let mut gemms = random_gemms(5, Layout::Nt, 400);
         gemms.iter_mut().for_each(|op| op.n = op.n.next_multiple_of(8));
         let times = predict(gpu, &gemms);
@@ -332,13 +333,16 @@ fn one_token_more_or_less_costs_a_token() {
             let next: Vec<_> = next.collect();
             let near = predict(gpu, &next).into_iter().zip(&times);
             let ratios: Vec<f64> = near.map(|(near, time)| near.time / time.time).collect();
-            // Tables of one layout are asked at multiples of 64, which is a larger step where `k` is small.
-            if !["a100", "b200"].contains(&gpu) {
+            // Tables without this layout are asked at multiples of 64, which is a larger step where `k` is small.
+            if !without_layout.contains(&gpu) {
                 let far = ratios.iter().find(|ratio| (*ratio - 1.0).abs() > 0.02);
                 assert_eq!(far, None, "{gpu} {step}");
             }
-            let (median, _) = median_and_faster(ratios);
-            assert!((0.98..1.02).contains(&median), "{gpu} {step}: {median}");
+            let (median, faster) = median_and_faster(ratios);
+            assert!(
+                (0.98..1.02).contains(&median) && faster < 0.05,
+                "{gpu} {step}: {median} {faster}"
+            );
         }
     }
     for gpu in ["h200", "h100"] {

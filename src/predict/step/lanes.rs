@@ -74,16 +74,17 @@ impl Factors {
             false => 1.0,
         };
         let path = get(C::MoePath);
+        let board = framework.board(&ledger.gpu);
         let reach = framework.attention_reach(ledger.kind, ledger.tokens);
         let mut terms = [1.0; Term::COUNT];
         for (term, factor) in [
-            (Term::Gemm, get(C::Gemm)),
-            (Term::GemmFp8, get(C::GemmFp8) * linear),
-            (Term::Experts, get(C::Experts) * integer * path),
-            (Term::ExpertsFp8, get(C::ExpertsFp8) * experts * path),
-            (Term::Attention, get(C::Attention).powf(reach)),
-            (Term::AttentionBackward, get(C::AttentionBackward).powf(reach)),
-            (Term::LinearAttention, get(C::LinearAttention)),
+            (Term::Gemm, get(C::Gemm) * board),
+            (Term::GemmFp8, get(C::GemmFp8) * linear * board),
+            (Term::Experts, get(C::Experts) * integer * path * board),
+            (Term::ExpertsFp8, get(C::ExpertsFp8) * experts * path * board),
+            (Term::Attention, get(C::Attention).powf(reach) * board),
+            (Term::AttentionBackward, get(C::AttentionBackward).powf(reach) * board),
+            (Term::LinearAttention, get(C::LinearAttention) * board),
             (Term::Memory, get(C::Memory)),
             (Term::Permute, get(C::Permute) * path),
             (Term::BiasedActivation, get(C::BiasedActivation) * path),

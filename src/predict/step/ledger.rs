@@ -122,6 +122,8 @@ pub struct Ledger {
     /// Keys that the last token of a sequence sees.
     pub(super) tokens: f64,
     pub(super) recipe: Recipe,
+    /// The name of the GPU.
+    pub(super) gpu: String,
     pub(super) microbatches: f64,
     /// Micro-batches of idle time while the pipeline fills and drains.
     pub(super) bubble: f64,
@@ -202,6 +204,7 @@ impl Ledger {
             kind: Kind::of(context.architecture, workload),
             tokens: workload.keys() as f64,
             recipe: workload.recipe,
+            gpu: context.gpu.name.clone(),
             microbatches: step.microbatches as f64,
             bubble: step.bubble(),
             layers: step.layers as f64,
