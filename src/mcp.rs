@@ -3,7 +3,7 @@
 //! The tools walk [`Question::ALL`]. An answer is the text of the command line with the command that repeats it, and the
 //! JSON document as structured content; bad input is an error of the tool with one sentence.
 
-use crate::answer::question::{AtHand, Question};
+use crate::answer::question::{AtHand, Load, Question};
 use crate::error::{Error, Result};
 use crate::request::json::{PLACE, in_keys};
 use crate::search::Watch;
@@ -11,12 +11,16 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation, JsonObject,
     ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
-use rmcp::service::{RequestContext, RoleServer, ServiceExt};
+use rmcp::service::{RequestContext, RoleServer, ServerInitializeError, ServiceExt};
 use rmcp::{ServerHandler, transport};
 use serde_json::{Value, json};
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::task;
 
 /// The command line that asks a question with this body; `None` if the body holds the content of a file.
@@ -24,6 +28,9 @@ pub type Repeat = fn(&Question, &Value) -> Option<String>;
 
 /// The largest document that is sent, in bytes: agents read all of it.
 const LARGEST_DOCUMENT: usize = 64 << 10;
+
+/// How long answers may take to notice that standard input has ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What an agent is told before it asks.
 const INSTRUCTIONS: &str = "Predicts how fast transformers run on GPUs, and finds shapes and layouts that run faster. Every key \
@@ -34,16 +41,33 @@ const INSTRUCTIONS: &str = "Predicts how fast transformers run on GPUs, and find
 pub fn run(repeat: Repeat) -> Result<()> {
     let failed = |error: io::Error| Error::io("standard input", error);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(failed)?.block_on(async {
-        let service = Server { repeat }.serve(transport::stdio()).await;
-        let service = service.map_err(|error| failed(io::Error::other(error)))?;
+    let runtime = runtime.map_err(failed)?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let server = Server {
+        repeat,
+        is_over: Arc::clone(&is_over),
+        cores: Semaphore::new(thread::available_parallelism().map_or(1, usize::from)),
+    };
+    let ended = runtime.block_on(async {
+        let service = match server.serve(transport::stdio()).await {
+            // Nobody asked anything.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            service => service.map_err(|error| failed(io::Error::other(error)))?,
+        };
         let ended = service.waiting().await;
         ended.map(drop).map_err(|error| failed(io::Error::other(error)))
-    })
+    });
+    is_over.store(true, Ordering::Relaxed);
+    runtime.shutdown_timeout(LAST_ANSWERS);
+    ended
 }
 
 struct Server {
     repeat: Repeat,
+    /// Whether standard input has ended, so that nobody waits for an answer.
+    is_over: Arc<AtomicBool>,
+    /// For what takes longer than a moment.
+    cores: Semaphore,
 }
 
 impl ServerHandler for Server {
@@ -73,10 +97,15 @@ impl ServerHandler for Server {
         let question = Question::find(&request.name);
         let question = question.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let body = Value::Object(request.arguments.unwrap_or_default());
-        let repeat = self.repeat;
+        let (repeat, is_over) = (self.repeat, Arc::clone(&self.is_over));
+        let _core = match question.load {
+            Load::Moment => None,
+            Load::Job | Load::Search => self.cores.acquire().await.ok(),
+        };
         let answer = move || {
             let line = repeat(question, &body);
-            let watch = |_: &_| match context.ct.is_cancelled() {
+            let is_over = || context.ct.is_cancelled() || is_over.load(Ordering::Relaxed);
+            let watch = |_: &_| match is_over() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             };

@@ -43,7 +43,7 @@ fn raised(error: Error) -> PyErr {
         let value = raised.value(py);
         let _ = value.setattr("field", field);
         let _ = value.setattr("value", at.map(|at| &*at.value));
-        let _ = value.setattr("allowed", at.map(|at| &*at.allowed));
+        let _ = value.setattr("allowed", at.map(|at| json::in_keys(&at.allowed)));
     });
     raised
 }

@@ -3,6 +3,7 @@
 use crate::arch::{Architecture, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::ops::Dtype;
 use crate::plan;
 use crate::predict::Predictor;
 use crate::report::plan::{CompareReport, PlanReport, Subject};
@@ -63,7 +64,10 @@ pub fn compare<P: Borrow<Predictor>>(
     predictor: impl Fn(&TargetRequest) -> Result<P>,
 ) -> Result<CompareReport> {
     let gpus = compared(target)?;
-    let planned = request.planned(architecture, gpus[0])?;
+    // Each GPU is asked in its own usual format; the heading names that of most.
+    let heading = gpus.iter().find(|gpu| gpu.usual_dtype() == Dtype::default());
+    let heading = heading.copied().unwrap_or(gpus[0]);
+    let planned = request.planned(architecture, heading)?;
     let [query] = &planned.queries[..] else {
         let allowed = "one number; `plan` takes a range";
         return Err(Error::field("compare", "gpus", request.gpus, allowed));

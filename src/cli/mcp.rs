@@ -4,6 +4,7 @@ use crate::answer::question::Question;
 use crate::cli::args::Cli;
 use crate::error::Result;
 use crate::mcp;
+use crate::request::json::with_workload;
 use clap::{Arg, CommandFactory};
 use serde_json::{Map, Value};
 
@@ -21,6 +22,10 @@ fn command_line(question: &Question, body: &Value) -> Option<String> {
         line.push(word.to_owned());
     }
     let (mut first, mut options) = (Vec::new(), Vec::new());
+    let body = &match question.body().has_workload {
+        true => with_workload(body.clone()),
+        false => body.clone(),
+    };
     let nothing = Map::new();
     let workload = body.get("workload").and_then(Value::as_object).unwrap_or(&nothing);
     for (key, value) in body
@@ -32,6 +37,7 @@ fn command_line(question: &Question, body: &Value) -> Option<String> {
         let arg = command.get_arguments().find(|arg| arg.get_id().as_str() == key)?;
         let text = match value {
             Value::Null | Value::Bool(false) => continue,
+            Value::Array(values) if values.is_empty() => continue,
             Value::Bool(true) if !arg.get_action().takes_values() => None,
             Value::Bool(true) => arg.get_value_names().map(|names| quoted(&names[0])),
             value => Some(quoted(&text(value)?)),
@@ -91,6 +97,16 @@ mod tests {
                 "check",
                 json!({"gpu": "a100", "architecture": "my model/config.json", "workload": {"mode": "decode", "tp": 8}}),
                 Some("check 'my model/config.json' --gpu a100 --mode decode --tp 8"),
+            ),
+            (
+                "predict_model",
+                json!({"architecture": "gpt2", "workload": {"mode": "decode"}, "mode": "train"}),
+                Some("predict model gpt2 --mode train"),
+            ),
+            (
+                "search",
+                json!({"params": "350M", "relax": []}),
+                Some("search --params 350M"),
             ),
             (
                 "search",

@@ -3,7 +3,7 @@
 use super::{Constant, Engine, Figure, Fit, Framework, Kernels, Kind, Provider, Release};
 use crate::arch::{Dimension, Mode, Practice};
 use crate::error::{Error, Result};
-use crate::gpu::Generation;
+use crate::gpu::{Generation, Gpu};
 use crate::toml_text;
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
@@ -143,6 +143,9 @@ pub(super) fn framework(text: &str, place: &str, find: &dyn Fn(&str) -> Result<F
         }
     }
     for (gpu, factor) in &framework.boards {
+        if Gpu::find(gpu).is_err() {
+            return Err(Error::field(place, "boards", gpu, "names that `shapewise gpus` lists"));
+        }
         check(place, &format!("boards.{gpu}"), factor, Constant::Gemm)?;
     }
     for (kind, half_width) in file.half_widths {

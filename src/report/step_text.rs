@@ -75,7 +75,7 @@ impl StepReport {
         });
         let options: Vec<_> = options.collect();
         format!(
-            "{} fits: {} per GPU on {} GPU{}",
+            "`{}` fits: {} per GPU on {} GPU{}",
             options.join(" "),
             Bytes::from_bytes(remedy.memory_bytes),
             grouped(remedy.gpus),

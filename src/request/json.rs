@@ -135,7 +135,9 @@ pub fn plain<R: DeserializeOwned>(body: Value) -> Result<R> {
 /// The same sentence with the options between its backticks as JSON has them: `--tp 8 --pp 2` is `"tp": 8, "pp": 2`.
 pub fn in_keys(sentence: &str) -> String {
     let spans = sentence.split('`').enumerate().map(|(at, span)| {
-        let options = span.split("--").skip(1).map(in_key).collect::<Vec<_>>();
+        let options: Vec<_> = span.split("--").skip(1).collect();
+        let is_list = options.len() > 1;
+        let options: Vec<_> = options.into_iter().map(|option| in_key(option, is_list)).collect();
         match at % 2 == 1 && span.starts_with("--") {
             true => options.join(", "),
             false => span.to_owned(),
@@ -144,10 +146,11 @@ pub fn in_keys(sentence: &str) -> String {
     spans.collect::<Vec<_>>().join("`")
 }
 
-fn in_key(option: &str) -> String {
+fn in_key(option: &str, is_in_list: bool) -> String {
     let (name, value) = option.trim().split_once(' ').unwrap_or((option.trim(), ""));
     let name = name.replace('-', "_");
     match value {
+        "" if is_in_list => format!("\"{name}\": true"),
         "" => name,
         _ if name == "relax" => format!("\"{name}\": [\"{value}\"]"),
         _ if value.parse::<f64>().is_ok() => format!("\"{name}\": {value}"),

@@ -24,7 +24,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use futures_util::stream;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use utoipa::IntoResponses;
@@ -87,7 +87,7 @@ pub fn route(question: &'static Question) -> MethodRouter<App> {
     let known = Arc::new(OnceLock::new());
     get(async move |State(app): State<App>| -> Answered {
         if known.get().is_none() {
-            let list = question.read(Value::Object(serde_json::Map::new()), app.predictors.clone())?;
+            let list = question.read(Value::Object(Map::new()), app.predictors.clone())?;
             let list = list(&unwatched)?.json();
             let _ = known.set(list);
         }
@@ -97,11 +97,14 @@ pub fn route(question: &'static Question) -> MethodRouter<App> {
 
 /// The answer to a question with this body.
 async fn asked(question: &'static Question, app: &App, body: Value, headers: &HeaderMap) -> Answered {
-    let named = |error| named(error, question.body());
+    let keys = body.as_object().into_iter().flat_map(Map::keys);
+    let keys: Arc<[String]> = keys.cloned().collect();
+    let named = move |error| named(error, question.body(), &keys);
+    let named_in_time = named.clone();
     let answer = question.read(body, app.predictors.clone()).map_err(named)?;
     let metrics = Arc::clone(&app.metrics);
     let answer = move |watch: &Watch<'_>| -> Result<String, Problem> {
-        let report = answer(watch).map_err(named)?;
+        let report = answer(watch).map_err(&named_in_time)?;
         metrics.predicted(report.predicted());
         Ok(report.json())
     };
@@ -112,10 +115,11 @@ async fn asked(question: &'static Question, app: &App, body: Value, headers: &He
     }
 }
 
-/// The problem behind an error, in a field as the body names it.
-fn named(error: Error, body: BodyTraits) -> Problem {
+/// The problem behind an error, in a field as a body of these keys names it.
+fn named(error: Error, body: BodyTraits, keys: &[String]) -> Problem {
+    let is_outside = error.field_error().is_some_and(|at| keys.contains(&at.field));
     let problem = Problem::from(error);
-    if body.has_workload {
+    if body.has_workload && !is_outside {
         problem.within_workload()
     } else {
         problem

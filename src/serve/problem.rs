@@ -255,11 +255,7 @@ impl From<Error> for Problem {
         if let Some(at) = error.field_error() {
             let (value, allowed) = (at.value.replace('`', "\""), json::in_keys(&at.allowed));
             if place == Some(json::PLACE) {
-                return Self::field(
-                    if at.field == json::WHOLE { "" } else { &at.field },
-                    &value,
-                    &at.allowed,
-                );
+                return Self::field(if at.field == json::WHOLE { "" } else { &at.field }, &value, &allowed);
             }
             problem.document.field = Some(at.field.clone());
             problem.document.value = Some(value);

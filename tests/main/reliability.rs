@@ -405,17 +405,18 @@ fn a_step_that_wastes_says_what_to_change() {
     let piped = "predict model llama-3-70b --gpu h100 --tp 8 --pp 4 --zero 1";
     let text = data(piped);
     assert!(
-        text.contains("with micro-batches 1: more of them, --microbatches"),
+        text.contains("with micro-batches 1: more of them fill the pipeline"),
         "{text}"
     );
     let filled = data(&format!("{piped} --microbatches 64"));
-    assert!(!filled.contains("more of them, --microbatches"), "{filled}");
+    assert!(!filled.contains("more of them fill the pipeline"), "{filled}");
     let selective = data("predict model llama-3-8b --gpu h100 --recompute selective");
     assert!(selective.contains("it frees no memory"), "{selective}");
     assert!(selective.contains("DOES NOT FIT, 2 GB being kept free"), "{selective}");
     // The options that it names are those under which it fits.
     let remedy = selective.lines().find_map(|line| line.strip_prefix("remedy    "));
     let (options, _) = remedy.unwrap().split_once(" fits: ").unwrap();
+    let options = options.trim_matches('`');
     let line = format!("predict model llama-3-8b --gpu h100 --recompute selective {options}");
     let line = line.replace("--recompute selective --recompute", "--recompute");
     let step = json(&line);
