@@ -15,6 +15,9 @@ use std::sync::LazyLock;
 /// How far a head size twice as large is, on the scale of [`Near::distance`].
 const OCTAVE: f64 = 2.0;
 
+/// How far the head size of a kernel of training may lie from that of its curve, in octaves: sizes share a tile.
+const NEAR_HEAD: f64 = 0.5;
+
 /// The distance of a GPU that runs the kernel of a curve.
 const SAME_KERNEL: f64 = 1.0;
 
@@ -150,12 +153,13 @@ struct Near {
 }
 
 impl Near {
-    /// Whether this is such a ratio; one of kernels of training says nothing of other GPUs, formats or windows.
+    /// Whether this is such a ratio; one of kernels of training says nothing of other GPUs, formats, windows or head sizes.
     fn holds(&self, ratio: Ratio, op: &Attention, mask: Mask) -> bool {
         let is_window = |mask| mask == Mask::Window;
         let is_near = || {
             self.distance <= SAME_KERNEL
                 && self.curve.bits == 8 * op.dtype.size()
+                && (op.head_dim as f64 / self.curve.head_dim as f64).log2().abs() <= NEAR_HEAD
                 && self.curve.mask.is_some_and(|known| is_window(known) == is_window(mask))
         };
         self.curve.ratio == ratio && (ratio != Ratio::Trained || is_near())

@@ -256,7 +256,7 @@ fn mi250x_hardly_minds_odd_sizes() {
 
 #[test]
 fn a_head_size_nobody_timed_is_transferred_by_a_ratio_or_from_its_tile() {
-    let b200 = predictor("b200");
+    let b200 = predictor("b200").with_framework_named("tensorrt-llm");
     let of = |head_dim| one(&b200, attention(2048, 2048, head_dim));
     let tile = of(128);
     for head_dim in [80, 112] {
