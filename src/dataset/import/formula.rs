@@ -83,11 +83,26 @@ pub(super) fn text<'a>(cells: Cells<'_, 'a>, place: usize) -> &'a str {
 
 /// Whether a pattern with `*` for any text is this text.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    match (pattern, text) {
-        ([], []) => true,
-        ([b'*', after @ ..], _) => matches(after, text) || (!text.is_empty() && matches(pattern, &text[1..])),
-        ([wanted, pattern @ ..], [own, text @ ..]) => wanted.eq_ignore_ascii_case(own) && matches(pattern, text),
-        _ => false,
+    let (mut at, mut own) = (0, 0);
+    // What follows the last `*`, and the end of what it covers.
+    let mut star = None;
+    loop {
+        match (pattern.get(at), text.get(own), star) {
+            (Some(b'*'), ..) => {
+                at += 1;
+                star = Some((at, own));
+            }
+            (Some(wanted), Some(found), _) if wanted.eq_ignore_ascii_case(found) => {
+                at += 1;
+                own += 1;
+            }
+            (left, None, _) => return left.is_none(),
+            (_, Some(_), None) => return false,
+            (_, Some(_), Some((after, covered))) => {
+                (at, own) = (after, covered + 1);
+                star = Some((at, own));
+            }
+        }
     }
 }
 
@@ -273,6 +288,20 @@ mod tests {
         let text = columns.text("a {lower ABC}-{H100_dgx without _dgx} z");
         let cells = row(&columns);
         assert_eq!(text(&|place| cells[place]), "a abc-H100 z");
+    }
+
+    #[test]
+    fn patterns_match_long_cells() {
+        let text = "a".repeat(200_000);
+        for (pattern, expected) in [("*a*aa*", true), ("*a*b*A", false), ("a*a*a*b", false), ("a*a*a", true)] {
+            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern}");
+        }
+        for (pattern, text) in [("", ""), ("*", ""), ("**b", "ab"), ("*ab", "aab"), ("a*c*c", "abcbcc")] {
+            assert!(matches(pattern.as_bytes(), text.as_bytes()), "{pattern}");
+        }
+        for (pattern, text) in [("", "a"), ("a", ""), ("a*a", "a"), ("*ab", "aba")] {
+            assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern}");
+        }
     }
 
     #[test]
