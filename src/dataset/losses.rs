@@ -6,6 +6,25 @@ use super::runs::cells::Cells;
 use crate::error::Result;
 use std::path::Path;
 
+/// What a table must have.
+const COLUMNS: &[&str] = &[
+    "source",
+    "split",
+    "loss_on",
+    "shape_key",
+    "layers",
+    "width",
+    "heads",
+    "head_dim",
+    "kv_heads",
+    "d_ff",
+    "gated",
+    "vocab",
+    "params",
+    "tokens",
+    "loss",
+];
+
 /// How far the stated parameters may be from those that the shape has.
 const COUNT_ERROR: f64 = 2e-3;
 
@@ -74,7 +93,7 @@ pub struct LossRuns {
 pub fn read_losses<P: AsRef<Path>>(paths: &[P]) -> Result<LossRuns> {
     let mut all = LossRuns::default();
     for path in paths {
-        Cells::each(&Parquet::open(path.as_ref())?, |cells| match read(cells) {
+        Cells::each(&Parquet::open(path.as_ref())?, COLUMNS, |cells| match read(cells) {
             Ok(run) => all.runs.push(run),
             Err(reason) => all.skipped.add(&reason, 1),
         })?;

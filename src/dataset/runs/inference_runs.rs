@@ -12,6 +12,32 @@ use crate::gpu::{Generation, Gpu};
 use crate::ops::Dtype;
 use crate::units::Seconds;
 
+/// What a table must have.
+const COLUMNS: &[&str] = &[
+    "gpu",
+    "num_gpus",
+    "model",
+    "dtype",
+    "kv_dtype",
+    "framework",
+    "version",
+    "mode",
+    "tp",
+    "pp",
+    "ep",
+    "dp",
+    "moe_tp",
+    "concurrency",
+    "isl",
+    "osl",
+    "ttft_ms",
+    "tpot_ms",
+    "suspect",
+    "note",
+    "source_repo",
+    "config_key",
+];
+
 /// Why an engine is left out that the source marks, or that spans more GPUs than reach each other over a link.
 const DOUBTFUL: &str = "the source's layout is doubtful";
 
@@ -34,7 +60,7 @@ const QUEUED: f64 = 0.25;
 /// Runs of every row that states GPUs, layout, concurrency and lengths.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
     let mut runs = Runs::default();
-    Cells::each(file, |cells| {
+    Cells::each(file, COLUMNS, |cells| {
         match Setting::of(cells).and_then(|setting| Ok((setting.times(cells)?, setting))) {
             Ok((times, setting)) => {
                 let found = times.into_iter();

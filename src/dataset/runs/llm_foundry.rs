@@ -7,9 +7,28 @@ use crate::dataset::columns::Parquet;
 use crate::error::Result;
 use crate::units::Seconds;
 
+/// What a table must have.
+const COLUMNS: &[&str] = &[
+    "Model",
+    "GPU",
+    "# GPUs",
+    "SeqLen (T)",
+    "MicroBatchSize",
+    "GradAccum",
+    "Throughput (T/s/GPU)",
+    "Precision",
+    "Sharding Strategy",
+    "Activation Checkpointing",
+    "d_model",
+    "n_heads",
+    "n_layers",
+    "expansion_ratio",
+    "vocab_size",
+];
+
 /// One training step of one replica, from the tokens a GPU trains per second.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, run)
+    Runs::of_rows(file, COLUMNS, run)
 }
 
 fn run(cells: Cells<'_>) -> Result<Run, Reason> {

@@ -8,12 +8,24 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::Seconds;
 
+/// What a table must have.
+const COLUMNS: &[&str] = &[
+    "Hardware",
+    "Num of Hardware",
+    "Framework",
+    "Model",
+    "Input Output Length",
+    "Batch Size",
+    "Latency",
+    "Throughput",
+];
+
 /// The most that tokens over latency may differ from the rate that a row states, as a share of it.
 const ROUNDING: f64 = 0.01;
 
 /// One batch a row: its prompts together, then all further tokens.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, run)
+    Runs::of_rows(file, COLUMNS, run)
 }
 
 fn run(cells: Cells<'_>) -> Result<Run, Reason> {

@@ -263,10 +263,10 @@ fn recognise(file: &Parquet) -> Result<Publisher> {
 }
 
 impl Runs {
-    /// A run of every row of a table.
-    fn of_rows(file: &Parquet, run: impl Fn(Cells<'_>) -> Result<Run, Reason>) -> Result<Self> {
+    /// A run of every row of a table with these columns.
+    fn of_rows(file: &Parquet, columns: &[&str], run: impl Fn(Cells<'_>) -> Result<Run, Reason>) -> Result<Self> {
         let mut runs = Self::default();
-        Cells::each(file, |cells| runs.keep(run(cells)))?;
+        Cells::each(file, columns, |cells| runs.keep(run(cells)))?;
         Ok(runs)
     }
 

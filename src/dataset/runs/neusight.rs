@@ -8,9 +8,12 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::Seconds;
 
+/// What a table must have.
+const COLUMNS: &[&str] = &["gpu", "e2e_latency", "model", "mode", "seq", "batch", "extra"];
+
 /// One training step a row.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, run)
+    Runs::of_rows(file, COLUMNS, run)
 }
 
 fn run(cells: Cells<'_>) -> Result<Run, Reason> {

@@ -9,6 +9,18 @@ use crate::stats::median;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 
+/// What a table must have.
+const COLUMNS: &[&str] = &[
+    "file",
+    "run_name",
+    "batch_size",
+    "output_len",
+    "total_prefill_tokens",
+    "iteration",
+    "prefill_latency",
+    "median_decode_latency",
+];
+
 /// What was run: file, name, batch, prompt tokens, generated tokens per sequence.
 type Setting = (String, String, u64, u64, u64);
 
@@ -19,7 +31,7 @@ type Times = (Vec<f64>, Vec<f64>);
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
     let mut runs = Runs::default();
     let mut settings: BTreeMap<Setting, Times> = BTreeMap::new();
-    Cells::each(file, |cells| match timed(cells) {
+    Cells::each(file, COLUMNS, |cells| match timed(cells) {
         Ok((setting, [prefill, decode])) => {
             let times = settings.entry(setting).or_default();
             times.0.push(prefill);

@@ -11,6 +11,46 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
 
+/// What a table must have.
+const COLUMNS: &[&str] = &[
+    "gpu",
+    "model",
+    "task",
+    "dtype",
+    "num_gpus",
+    "seq_len",
+    "global_batch",
+    "micro_batch",
+    "tp",
+    "pp",
+    "cp",
+    "vp",
+    "ep",
+    "fsdp",
+    "activation_ckpt",
+    "recipe_recompute",
+    "recipe_seq_parallel",
+    "cfg_path",
+    "cfg_recompute",
+    "cfg_precision",
+    "cfg_seq_parallel",
+    "step_time_s",
+    "suspect",
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "vocab",
+    "experts",
+    "topk",
+    "note",
+    "software",
+    "source_repo",
+    "config_key",
+];
+
 /// Families of `config_key` whose shape needs more than the table's columns, and our preset.
 const PRESETS: &[(&str, &str)] = &[
     ("deepseek_v3_671b", "deepseek-v3"),
@@ -74,7 +114,7 @@ const BF16_STATES: &str = "nemotron/nemotron4-340b-synth.yaml";
 
 /// One step of every replica.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, run)
+    Runs::of_rows(file, COLUMNS, run)
 }
 
 fn run(cells: Cells<'_>) -> Result<Run, Reason> {

@@ -12,6 +12,22 @@ use crate::error::Result;
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
 
+/// What a table must have.
+const COLUMNS: &[&str] = &[
+    "gpu",
+    "# GPUs",
+    "global batch",
+    "micro batch",
+    "hidden size",
+    "attention heads",
+    "# layers",
+    "sequence length",
+    "tensor parallelism",
+    "data parallelism",
+    "pipeline parallelism",
+    "iteration time (ms)",
+];
+
 /// Words of GPT-2's vocabulary.
 const WORDS: u64 = 50_257;
 
@@ -23,7 +39,7 @@ const NETWORK: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(12.5e9);
 
 /// One training iteration, which is one step of every replica.
 pub(super) fn read(file: &Parquet) -> Result<Runs> {
-    Runs::of_rows(file, run)
+    Runs::of_rows(file, COLUMNS, run)
 }
 
 fn run(cells: Cells<'_>) -> Result<Run, Reason> {
