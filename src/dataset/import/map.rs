@@ -52,6 +52,8 @@ struct RawTable {
     /// Times below this one, which are rounded to 1 us, are left out.
     #[serde(default)]
     least_us: f64,
+    /// Which rows are left out as slower than one with more work.
+    untuned: Option<Untuned>,
     /// Besides those of every table.
     #[serde(default)]
     place: Vec<RawPlace>,
@@ -62,6 +64,14 @@ struct RawTable {
     /// Operators of a row, each of which holds or not; one, if there are none of these.
     #[serde(default)]
     operators: Vec<RawRule>,
+}
+
+/// Rows of stacks that begin with `stack` and take over `factor` times as long as one with more work.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Untuned {
+    pub stack: String,
+    pub factor: f64,
 }
 
 /// Where rows were timed: the last GPU that holds, all texts of the stack that hold.
@@ -135,6 +145,7 @@ pub(super) struct Table {
     rules: Vec<Rule>,
     operators: Vec<Rule>,
     least: Seconds,
+    pub untuned: Option<&'static Untuned>,
 }
 
 struct Place {
@@ -231,6 +242,7 @@ impl Table {
             rules: rules.map(&mut read).collect(),
             operators: raw.operators.iter().map(&mut read).collect(),
             least: Seconds::from_micros(raw.least_us),
+            untuned: raw.untuned.as_ref(),
             columns,
         }
     }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::{Experts, Op};
 use crate::units::Seconds;
-use map::{MAPS, Map};
+use map::{MAPS, Map, Untuned};
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::fmt;
@@ -154,6 +154,7 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
         rows: Vec::with_capacity(ranges.iter().map(Range::len).sum()),
         skipped,
     };
+    let mut numbers = Vec::new();
     let columns = &about.columns.0;
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     for batch in file.batches(&names, Some(&ranges))? {
@@ -167,23 +168,28 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
                     keep(reading, place, origin)
                 });
                 match kept {
-                    Ok(row) => table.rows.push(row),
+                    Ok(row) => {
+                        table.rows.push(row);
+                        numbers.extend(about.untuned.map(|_| number));
+                    }
                     Err(reason) => table.skipped.add_at(&reason, 1, || Some(file.position(number))),
                 }
             });
         }
     }
-    leave_out_untuned(&mut table);
+    if let Some(untuned) = about.untuned {
+        leave_out_untuned(&mut table, untuned, |kept| file.position(numbers[kept]));
+    }
     table.rows.shrink_to_fit();
     Ok(table)
 }
 
-/// Leaves out MoE layers of TensorRT-LLM that take over 1.5 times as long as one of the same size and load with at least as many
-/// tokens on no more ranks. No shape explains which do (up to 14 % of a table, two to ten times as long), and servers tune
-/// their kernels at start.
-fn leave_out_untuned(table: &mut Table) {
+/// Leaves out MoE layers that take longer, by a factor, than one of the same size and load with at least as many tokens on no
+/// more ranks; `position` says where a row was.
+fn leave_out_untuned(table: &mut Table, untuned: &Untuned, position: impl Fn(usize) -> String) {
+    let Untuned { stack, factor } = untuned;
     let layer = |row: &Row| match row.op {
-        Op::Experts(op) if row.stack.starts_with("trtllm ") => {
+        Op::Experts(op) if row.stack.starts_with(stack) => {
             let alike = Experts {
                 tokens: 1,
                 width_shards: 1,
@@ -203,20 +209,20 @@ fn leave_out_untuned(table: &mut Table) {
     let is_tuned = |row: &Row| {
         layer(row).is_none_or(|(key, op)| {
             timed[&key].iter().all(|(other, time)| {
-                *time * 1.5 >= row.time
+                *time * *factor >= row.time
                     || other.tokens < op.tokens
                     || other.width_shards > op.width_shards
                     || other.expert_shards > op.expert_shards
             })
         })
     };
-    let rows = table.rows.len();
-    table.rows.retain(is_tuned);
-    let slow = rows - table.rows.len();
-    if slow > 0 {
-        let reason = "over 1.5 times as slow as an MoE layer with more work, as if its kernel was not tuned";
-        table.skipped.add(reason, slow as u64);
-    }
+    let reason = format!("over {factor} times as slow as an MoE layer with more work, as if its kernel was not tuned");
+    let mut kept = 0..;
+    table.rows.retain(|row| {
+        let (tuned, at) = (is_tuned(row), kept.next());
+        table.skipped.add_at(&reason, u64::from(!tuned), || at.map(&position));
+        tuned
+    });
 }
 
 /// Checks a reading and makes it a row.

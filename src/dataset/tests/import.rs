@@ -109,3 +109,21 @@ fn every_source_refuses_the_table_of_another() {
     let source = Source::find("aiconfigurator").unwrap();
     assert!(import(source, &["absent"], &unknown).unwrap_err().is_bad_input());
 }
+
+#[test]
+fn a_layer_that_was_not_tuned_is_left_out_with_its_row() {
+    let mut content =
+        "gpu,framework,version,kernel_source,moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,\
+                       moe_tp_size,moe_ep_size,distribution,latency\n"
+            .to_owned();
+    for rest in ["4,2,uniform,0.2", "2,1,balanced,0.5", "4,1,balanced,0.8"] {
+        writeln!(
+            content,
+            "h200_sxm,trtllm,1.0,torch_flow,bfloat16,64,2048,768,8,128,{rest}"
+        )
+        .unwrap();
+    }
+    let table = read("aiconfigurator: not tuned", &content).unwrap();
+    let reason = "over 1.5 times as slow as an MoE layer with more work, as if its kernel was not tuned";
+    assert!(table.skipped.first(reason).unwrap().ends_with("table.csv: row 3"));
+}
