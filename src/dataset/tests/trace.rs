@@ -197,6 +197,18 @@ fn calls_of_equal_operators_are_one_row_of_their_median() {
 }
 
 #[test]
+fn a_gpu_is_asked_for_by_any_of_its_names() {
+    for name in ["h100", "H100-SXM", "h100_sxm"] {
+        let filter = Filter {
+            gpus: Some(vec![name.to_owned()]),
+            ..Filter::default()
+        };
+        let trace = read(training().text().as_bytes(), "trace.json", &filter).unwrap();
+        assert_eq!((&*trace.gpu.name, trace.table.rows.len()), ("h100", 4), "{name}");
+    }
+}
+
+#[test]
 fn a_packed_trace_is_read_alike_and_names_what_the_caller_knows() {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(training().text().as_bytes()).unwrap();

@@ -93,6 +93,7 @@ struct Events {
 
 /// Reads a trace as `export_chrome_trace` or `tensorboard_trace_handler` writes it, packed by gzip or not.
 pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
+    let filter = &filter.resolved(|name| Gpu::find(name).map(|gpu| gpu.name.clone()))?;
     let events = read_events(path).map_err(|(error, read)| match error.kind() {
         ErrorKind::UnexpectedEof => Error::bad_input(format!(
             "{}: the file is cut off after event {read}; allowed: a whole trace",
