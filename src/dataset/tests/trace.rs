@@ -344,6 +344,53 @@ fn backward_passes_masks_and_other_kinds_are_told_apart() {
     );
 }
 
+/// Inputs of `flash_attn`: the window left and right, the soft cap and the slopes of ALiBi follow the mask.
+#[test]
+fn windows_soft_caps_and_slopes_of_flash_attn_are_left_out() {
+    let types = ["c10::BFloat16"; 4].map(|name| format!("\"{name}\"")).join(", ");
+    let mut trace = Tracer::new(Some("NVIDIA H200"));
+    for (pass, tensors, unused) in [("forward", 3, 0), ("backward", 4, 5)] {
+        for (rest, slopes) in [
+            (r#""-1", "-1", "0.""#, "[]"),
+            (r#""1023", "0", "0.""#, "[]"),
+            (r#""-1", "128", "0.""#, "[]"),
+            (r#""-1", "-1", "30.""#, "[]"),
+            (r#""-1", "-1", "0.""#, "[16]"),
+        ] {
+            let (heads, blank) = (
+                "[2, 1024, 16, 64], ".repeat(tensors),
+                r#""", "#.repeat(tensors + unused),
+            );
+            let none = "[], ".repeat(unused + 6);
+            let inputs = format!(
+                r#""Input type": [{types}], "Concrete Inputs": [{blank}"0.", "0.125", "True", {rest}, ""],
+                "Input Dims": [{heads}{none}{slopes}]"#
+            );
+            trace.operator(&format!("flash_attn::_flash_attn_{pass}"), &inputs, &[("flash", 50.0)]);
+        }
+    }
+    let read = read(trace.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
+    let ops: Vec<Op> = read.table.rows.iter().map(|row| row.op).collect();
+    let forward = Attention::new(2, 16, 1024, 64);
+    let backward = Attention {
+        pass: Pass::Backward,
+        ..forward
+    };
+    assert_eq!(ops, [forward, backward].map(Op::Attention));
+    let mut reasons: Vec<_> = reasons(&read);
+    reasons.sort_unstable();
+    let wanted = ["backward", "forward"].map(|pass| {
+        [("a mask of its own", 1), ("a sliding window", 2), ("a soft cap", 1)]
+            .map(|(reason, calls)| (format!("flash_attn::_flash_attn_{pass}: {reason}"), calls))
+    });
+    let wanted: Vec<_> = wanted
+        .as_flattened()
+        .iter()
+        .map(|(reason, calls)| (reason.as_str(), *calls))
+        .collect();
+    assert_eq!(reasons, wanted);
+}
+
 #[test]
 fn damaged_traces_and_those_without_kernels_or_shapes_are_refused_in_a_sentence() {
     let whole = training().text();

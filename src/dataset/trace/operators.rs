@@ -32,12 +32,13 @@ const fn attention(query: usize, causal: usize, mask: Option<usize>, pass: Pass)
     }
 }
 
-/// Attention by the package `flash_attn`.
+/// Attention by the package `flash_attn`: after `causal` come the window left and right, the soft cap and the slopes of
+/// ALiBi.
 const fn flash(query: usize, causal: usize, pass: Pass) -> Mapping {
     Mapping::Attention {
         query,
         causal,
-        mask: None,
+        mask: Some(causal + 4),
         tokens_first: true,
         pass,
     }
@@ -110,7 +111,14 @@ impl Mapping {
                 if mask.is_some_and(|mask| !call.sizes(mask).is_ok_and(|sizes| sizes.is_empty())) {
                     return Err("a mask of its own");
                 }
-                let causal = match call.concrete.get(causal).and_then(Value::as_str) {
+                if tokens_first && [1, 2].iter().any(|side| call.text(causal + side) != Some("-1")) {
+                    return Err("a sliding window");
+                }
+                let cap = call.text(causal + 3).and_then(|cap| cap.parse().ok());
+                if tokens_first && cap != Some(0.0) {
+                    return Err("a soft cap");
+                }
+                let causal = match call.text(causal) {
                     Some("True") => true,
                     Some("False") => false,
                     _ => return Err("no word on its mask"),
@@ -232,6 +240,11 @@ impl Details {
     /// The sizes of a tensor; empty if there is none.
     fn sizes(&self, place: usize) -> Result<Vec<u64>> {
         numbers(self.dims.get(place)).ok_or("inputs of another kind")
+    }
+
+    /// What an input that is no tensor is.
+    fn text(&self, place: usize) -> Option<&str> {
+        self.concrete.get(place)?.as_str()
     }
 
     fn strides(&self, place: usize) -> Option<Vec<u64>> {
