@@ -117,8 +117,12 @@ fn training() -> Tracer {
         );
         trace.operator(
             "aten::native_layer_norm",
-            r#""Input type": ["c10::BFloat16", "ScalarList", "c10::BFloat16"], "Input Dims": [[4, 2048, 4096], [], [4096]]"#,
-            &[("void at::native::vectorized_layer_norm_kernel<c10::BFloat16>(int)", 60.0)],
+            r#""Concrete Inputs": ["", "[4096]", ""], "Input type": ["c10::BFloat16", "ScalarList", "c10::BFloat16"],
+            "Input Dims": [[4, 2048, 4096], [], [4096]]"#,
+            &[(
+                "void at::native::vectorized_layer_norm_kernel<c10::BFloat16>(int)",
+                60.0,
+            )],
         );
         trace.operator(
             "aten::copy_",
@@ -342,6 +346,45 @@ fn backward_passes_masks_and_other_kinds_are_told_apart() {
             ("aten::mm: no shapes; record with record_shapes=True", 1),
         ]
     );
+}
+
+#[test]
+fn softmax_and_norms_are_rows_over_the_last_axis_alone() {
+    let mut trace = Tracer::new(Some("NVIDIA H200"));
+    for (name, axes) in [
+        ("aten::_softmax", [r#""1""#, r#""-1""#, r#""2""#]),
+        (
+            "aten::_softmax_backward_data",
+            [r#""", "-2""#, r#""", "-1""#, r#""", "2""#],
+        ),
+        ("aten::native_layer_norm", [r#""[16, 64]""#, r#""[64]""#, r#""[64]""#]),
+        (
+            "aten::_fused_rms_norm_backward",
+            [r#""", "[16, 64]""#, r#""", "[64]""#, r#""""#],
+        ),
+    ] {
+        for axis in axes {
+            let inputs = format!(
+                r#""Concrete Inputs": ["", {axis}], "Input type": ["float", "float"],
+                "Input Dims": [[8, 16, 64], [8, 16, 64]]"#
+            );
+            trace.operator(name, &inputs, &[("rows", 9.0)]);
+        }
+    }
+    let read = read(trace.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
+    let calls: u32 = read.table.rows.iter().map(|row| row.samples.unwrap()).sum();
+    assert_eq!((read.table.rows.len(), calls), (4, 7));
+    let left_out: u64 = reasons(&read)
+        .iter()
+        .map(|(reason, calls)| {
+            if reason.ends_with("no word that its axis is the last one") {
+                *calls
+            } else {
+                0
+            }
+        })
+        .sum();
+    assert_eq!(left_out, 5, "{:?}", reasons(&read));
 }
 
 /// Inputs of `flash_attn`: the window left and right, the soft cap and the slopes of ALiBi follow the mask.

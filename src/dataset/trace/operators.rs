@@ -155,6 +155,14 @@ impl Mapping {
                     return Err("operands of two shapes");
                 }
                 let (cols, rows) = sizes.split_last().ok_or("operands without axes")?;
+                // `dim` of a softmax, `normalized_shape` of a norm.
+                let axis = call.text(if pass == Forward { 1 } else { 2 });
+                let last = [format!("[{cols}]"), "-1".to_owned(), rows.len().to_string()];
+                if !matches!(kind, MemoryKind::Gelu | MemoryKind::Add)
+                    && !axis.is_some_and(|axis| last.iter().any(|last| last == axis))
+                {
+                    return Err("no word that its axis is the last one");
+                }
                 let dtype = call.dtype(0)?;
                 let (rows, cols) = (rows.iter().product(), *cols);
                 Ok(known(Op::Memory(Memory {
