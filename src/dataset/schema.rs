@@ -244,6 +244,13 @@ pub fn columns_markdown() -> String {
     table
 }
 
+/// The number of elements of a tensor of these sizes; `None` above 2^64 - 1.
+pub(super) fn product(sizes: &[u64]) -> Option<u64> {
+    sizes
+        .iter()
+        .try_fold(1, |product: u64, size| product.checked_mul(*size))
+}
+
 /// Checks everything about a row that a reader relies on.
 pub(super) fn check(row: &Row) -> Result<(), Problem> {
     columns(SCHEMA).try_for_each(|column| column.check(row))?;

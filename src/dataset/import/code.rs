@@ -2,6 +2,7 @@
 
 use super::Reason;
 use crate::arch::{Architecture, Preset};
+use crate::dataset::schema::product;
 use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op};
 use serde::Deserialize;
 
@@ -96,7 +97,7 @@ fn shapes(text: &str) -> Option<Vec<Vec<u64>>> {
 /// The operator of a target with these shapes; `None` if it is none of ours.
 fn traced(target: &str, inputs: &[Vec<u64>], output: &[u64]) -> Option<Op> {
     let (&width, rows) = output.split_last()?;
-    let rows = rows.iter().product::<u64>();
+    let rows = product(rows)?;
     let memory = |kind| Some(Op::Memory(Memory::forward(kind, rows, width, Dtype::Fp32)));
     let gemm = |m, n, k, batch, layout| {
         Some(Op::Gemm(Gemm {
@@ -113,7 +114,7 @@ fn traced(target: &str, inputs: &[Vec<u64>], output: &[u64]) -> Option<Op> {
     }
     if is_function("bmm") || is_function("matmul") {
         let (&m, batch) = output.split_last()?.1.split_last()?;
-        return gemm(m, width, *inputs.first()?.last()?, batch.iter().product(), Layout::Nn);
+        return gemm(m, width, *inputs.first()?.last()?, product(batch)?, Layout::Nn);
     }
     if is_function("softmax") {
         return memory(MemoryKind::Softmax);
@@ -134,4 +135,22 @@ fn traced(target: &str, inputs: &[Vec<u64>], output: &[u64]) -> Option<Op> {
     LINEAR
         .contains(&last)
         .then(|| gemm(rows, width, *inputs.first()?.last()?, 1, Layout::Tn))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_whose_product_overflows_are_no_operator() {
+        let read = |function, output| {
+            let target = format!("<built-in function {function}>");
+            Function::TracedModule.operator(&[&target, "[[8, 16], [16, 8]]", output], 0)
+        };
+        for function in ["softmax", "matmul"] {
+            assert!(read(function, "(4, 4, 8)").is_ok());
+            let reason = read(function, "(4294967296, 4294967296, 1, 8)").unwrap_err();
+            assert!(reason.contains(function), "{reason}");
+        }
+    }
 }

@@ -317,6 +317,11 @@ fn backward_passes_masks_and_other_kinds_are_told_apart() {
     );
     trace.operator("aten::mm", "", &[("nvjet_TNT", 10.0)]);
     trace.operator(
+        "aten::gelu",
+        r#""Input type": ["float"], "Input Dims": [[4294967296, 4294967296, 8]]"#,
+        &[("gelu", 9.0)],
+    );
+    trace.operator(
         "aten::bmm",
         r#""Input type": ["float", "float"], "Input Strides": [[6, 3, 1], [12, 4, 1]],
         "Input Dims": [[64, 2, 3], [64, 3, 4]]"#,
@@ -343,6 +348,7 @@ fn backward_passes_masks_and_other_kinds_are_told_apart() {
         [
             ("aten::_scaled_dot_product_efficient_attention: a mask of its own", 1),
             ("aten::add: operands of two shapes", 1),
+            ("aten::gelu: sizes whose product is above 2^64 - 1", 1),
             ("aten::mm: no shapes; record with record_shapes=True", 1),
         ]
     );

@@ -1,6 +1,7 @@
 //! Which operators of PyTorch are operators of ours, and where their sizes are.
 
 use super::event::Details;
+use crate::dataset::schema::product;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use serde_json::Value;
 
@@ -164,7 +165,7 @@ impl Mapping {
                     return Err("no word that its axis is the last one");
                 }
                 let dtype = call.dtype(0)?;
-                let (rows, cols) = (rows.iter().product(), *cols);
+                let (rows, cols) = (product(rows).ok_or("sizes whose product is above 2^64 - 1")?, *cols);
                 Ok(known(Op::Memory(Memory {
                     pass,
                     ..Memory::forward(kind, rows, cols, dtype)
