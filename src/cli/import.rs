@@ -135,6 +135,7 @@ fn traces(args: &ImportArgs, filter: &Filter, steps: &mut Vec<TraceSteps>) -> Re
             let mut keys = Map::new();
             keys.insert("mode".to_owned(), "train".into());
             keys.insert("software".to_owned(), trace.stack.as_str().into());
+            let mut stated = HashSet::from(["gpu", "seconds"]);
             for pair in &args.run {
                 let (key, value) = pair.split_once('=').ok_or_else(|| {
                     Error::field(
@@ -144,6 +145,10 @@ fn traces(args: &ImportArgs, filter: &Filter, steps: &mut Vec<TraceSteps>) -> Re
                         "COLUMN=VALUE, such as batch=4",
                     )
                 })?;
+                if !stated.insert(key.trim()) {
+                    let allowed = "each column once, without gpu and seconds, which are those of the trace";
+                    return Err(Error::field("command line", "--run", format!("`{pair}`"), allowed));
+                }
                 keys.insert(key.trim().to_owned(), Value::from(value));
             }
             keys.insert("gpu".to_owned(), trace.gpu.name.as_str().into());

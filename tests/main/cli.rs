@@ -947,6 +947,10 @@ fn a_trace_becomes_rows_and_a_run_of_its_median_step() {
         refuses(&args, code, parts);
     };
     refused(run_of("batch"), 2, &["--run", "`batch`", "COLUMN=VALUE"]);
+    for pair in ["gpu=a100", "seconds=1", "batch=2"] {
+        let what = format!("model=llama-3-8b,batch=1,seq=8192,{pair}");
+        refused(run_of(&what), 2, &["--run", &format!("`{pair}`"), "each column once"]);
+    }
     refused(
         run_of("model=llama-3-8b,batch=1,sequence=8192"),
         1,
