@@ -129,7 +129,8 @@ fn traces(args: &ImportArgs, filter: &Filter, steps: &mut Vec<TraceSteps>) -> Re
         }
         if !args.run.is_empty() {
             let step = step.ok_or_else(|| {
-                let allowed = "a trace with a call of step() after each step, or ranges named step or iteration";
+                let allowed =
+                    "a trace with steps above 0 us: a call of step() after each, or ranges named step or iteration";
                 Error::field(path.display(), "steps", "none", allowed)
             })?;
             let mut keys = Map::new();

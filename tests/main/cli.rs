@@ -956,6 +956,11 @@ fn a_trace_becomes_rows_and_a_run_of_its_median_step() {
         1,
         &["sequence", "allowed: "],
     );
+    let whole = std::fs::read_to_string(&trace).unwrap();
+    std::fs::write(&trace, whole.replace("\"dur\": 90", "\"dur\": -90")).unwrap();
+    let parts = [&*trace, "`steps` is none", "above 0 us"];
+    refused(run_of("model=llama-3-8b,batch=1,seq=8192"), 1, &parts);
+    std::fs::write(&trace, whole).unwrap();
     let mut args = run_of("model=llama-3-8b,batch=1,seq=8192");
     args.extend(["--format", "json"].map(str::to_owned));
     let outcome = run(&args);

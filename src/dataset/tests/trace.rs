@@ -456,6 +456,10 @@ fn damaged_traces_and_those_without_kernels_or_shapes_are_refused_in_a_sentence(
     shapeless.step(1, 9000.0);
     let read = read(shapeless.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
     assert_eq!((read.table.rows.len(), read.steps.len()), (0, 1));
+    // A step that took no time is none.
+    shapeless.step(2, 0.0);
+    let read = self::read(shapeless.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
+    assert_eq!(read.steps.len(), 1);
     let unknown = Tracer {
         device: Some("NVIDIA Z9"),
         ..training()

@@ -43,7 +43,7 @@ pub struct Trace {
     pub stack: String,
     /// A row an operator, and what was left out.
     pub table: Table,
-    /// Times of its steps, in order.
+    /// Times of its steps above 0, in order.
     pub steps: Vec<Seconds>,
 }
 
@@ -182,7 +182,9 @@ impl Events {
         let kind = event.cat.as_ref();
         let is_operator = matches!(kind, "cpu_op" | "Operator" | "operator");
         if (is_operator || kind == "user_annotation") && is_step(&event.name) {
-            self.steps.push((event.ts, Seconds::from_micros(event.dur)));
+            if event.dur > 0.0 {
+                self.steps.push((event.ts, Seconds::from_micros(event.dur)));
+            }
             return Some(());
         }
         let is_kernel = matches!(kind, "kernel" | "Kernel");
