@@ -456,6 +456,15 @@ fn damaged_traces_and_those_without_kernels_or_shapes_are_refused_in_a_sentence(
     shapeless.step(1, 9000.0);
     let read = read(shapeless.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
     assert_eq!((read.table.rows.len(), read.steps.len()), (0, 1));
+    // A program's ranges are steps where the profiler has none.
+    let both = shapeless.text().replace("ProfilerStep#1", "iteration 1");
+    let ranges = self::read(both.as_bytes(), "trace.json", &Filter::default()).unwrap();
+    assert_eq!(ranges.steps, read.steps);
+    shapeless.step(3, 9000.0);
+    let both = shapeless.text().replace("ProfilerStep#1", "iteration 1");
+    let read = self::read(both.as_bytes(), "trace.json", &Filter::default()).unwrap();
+    assert_eq!(read.steps.len(), 1);
+    shapeless.events.truncate(shapeless.events.len() - 2);
     // A step that took no time is none.
     shapeless.step(2, 0.0);
     let read = self::read(shapeless.text().as_bytes(), "trace.json", &Filter::default()).unwrap();

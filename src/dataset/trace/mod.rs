@@ -86,7 +86,9 @@ struct Events {
     operators: FxHashMap<i64, (Place, usize)>,
     launches: FxHashMap<i64, Place>,
     kernels: Vec<Kernel>,
+    /// Steps of the profiler's schedule, and ranges that a program names so.
     steps: Vec<(f64, Seconds)>,
+    ranges: Vec<(f64, Seconds)>,
     read: u64,
     unreadable: u64,
 }
@@ -117,7 +119,8 @@ pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
             "with ProfilerActivity.CUDA among its activities",
         ));
     }
-    if !events.calls.iter().any(|call| call.mapped.is_ok()) && events.steps.is_empty() {
+    let steps = events.steps();
+    if !events.calls.iter().any(|call| call.mapped.is_ok()) && steps.is_empty() {
         return Err(lacks(
             "neither steps nor operators with shapes",
             "with record_shapes=True, or with a call of step() after each step",
@@ -136,7 +139,6 @@ pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
         licence: filter.licence.clone().unwrap_or_else(|| "LicenseRef-own".to_owned()),
         libraries: None,
     };
-    let steps = events.steps();
     let table = events.table(gpu, &stack, Arc::new(origin));
     Ok(Trace {
         gpu,
@@ -182,8 +184,12 @@ impl Events {
         let kind = event.cat.as_ref();
         let is_operator = matches!(kind, "cpu_op" | "Operator" | "operator");
         if (is_operator || kind == "user_annotation") && is_step(&event.name) {
+            let steps = match event.name.starts_with("ProfilerStep") {
+                true => &mut self.steps,
+                false => &mut self.ranges,
+            };
             if event.dur > 0.0 {
-                self.steps.push((event.ts, Seconds::from_micros(event.dur)));
+                steps.push((event.ts, Seconds::from_micros(event.dur)));
             }
             return Some(());
         }
@@ -233,8 +239,12 @@ impl Events {
         self.names.len() - 1
     }
 
+    /// Those of the profiler's schedule, else the ranges of the program.
     fn steps(&self) -> Vec<Seconds> {
-        let mut steps = self.steps.clone();
+        let mut steps = match self.steps.is_empty() {
+            true => self.ranges.clone(),
+            false => self.steps.clone(),
+        };
         steps.sort_by(|a, b| a.0.total_cmp(&b.0));
         steps.into_iter().map(|(_, time)| time).collect()
     }
