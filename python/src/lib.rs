@@ -173,8 +173,9 @@ fn predicted_as<R: Row>(mut body: Value, columns: &Columns) -> Result<Times, Err
     }
     let (mut request, target): (R, TargetRequest) = json::read(body)?;
     let predictor = ready().get(&target)?;
-    let first = Sizes::fixed(|sizes| request.op(sizes))?;
-    predictor.gpu().require(first.dtype())?;
+    let gpu = predictor.gpu();
+    let first = Sizes::fixed(gpu, |sizes| request.op(sizes))?;
+    gpu.require(first.dtype())?;
     let mut times: Times = ([const { Vec::new() }; 3], Vec::with_capacity(rows));
     times.0.iter_mut().for_each(|column| column.reserve_exact(rows));
     let mut ops: Vec<Op> = Vec::with_capacity(BATCH.min(rows));
@@ -184,7 +185,7 @@ fn predicted_as<R: Row>(mut body: Value, columns: &Columns) -> Result<Times, Err
             for (key, column) in columns {
                 set(&mut request, key, column[at], at)?;
             }
-            ops.push(Sizes::fixed(|sizes| request.op(sizes)).map_err(|error| in_row(error, at))?);
+            ops.push(Sizes::fixed(gpu, |sizes| request.op(sizes)).map_err(|error| in_row(error, at))?);
         }
         for estimate in predictor.predict(&ops) {
             let ends = [estimate.time, estimate.low(), estimate.high()];
