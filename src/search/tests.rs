@@ -490,7 +490,7 @@ fn a_request_that_nothing_meets_is_refused_soon() {
     };
     let begun = std::time::Instant::now();
     let refusal = search(&predictor("h200"), &asked, &quiet).unwrap_err();
-    assert!(refusal.to_string().contains("without --d-ff"), "{refusal}");
+    assert!(refusal.to_string().contains("without `--d-ff`"), "{refusal}");
     assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }
 
