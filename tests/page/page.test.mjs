@@ -295,7 +295,7 @@ describe("plan", () => {
       for (const x of within) assert.ok(x >= limit - 0.1, `${x} of ${limit}`);
       for (const x of beyond) assert.ok(x <= limit + 0.1, `${x} of ${limit}`);
     });
-    await visit("/#compare?architecture=llama-3-8b&gpu=v100,a100,h100&gpus=8", async (page) => {
+    await visit("/#compare?architecture=llama-3-8b&gpu=v100,a100,h100&gpus=8&dtype=bf16", async (page) => {
       await compared(page);
       const rows = (await cells(page, "compare")).map((row) => plain(row[0]));
       assert.deepEqual(rows, ["h100", "a100"]);
