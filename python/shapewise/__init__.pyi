@@ -736,7 +736,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
     text: str
     time_share: float
 
@@ -798,7 +798,7 @@ class _StepLine(Record):
     bytes: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -819,7 +819,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -843,7 +843,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
     text: str
 
 class _WaveCount(Record):
@@ -918,7 +918,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
     batch: Independent GEMMs in one call.
     layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
         its input gradient as nn, its weight gradient as nt.
-    dtype: Number format of the operands.
+    dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -963,7 +963,7 @@ def predict_gemm(
     batch: Independent GEMMs in one call.
     layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
         its input gradient as nn, its weight gradient as nt.
-    dtype: Number format of the operands.
+    dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1018,7 +1018,8 @@ def predict_attention(  # type: ignore[overload-overlap]
     causal: Each query sees only the keys up to its own position.
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
-    dtype: Number format of queries, keys and values.
+    dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
+        for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1073,7 +1074,8 @@ def predict_attention(
     causal: Each query sees only the keys up to its own position.
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
-    dtype: Number format of queries, keys and values.
+    dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
+        for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1209,8 +1211,8 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-            as that is stored].
+        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+            when serving a quantized checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -1319,8 +1321,8 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-            as that is stored].
+        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+            when serving a quantized checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -1429,8 +1431,8 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-            as that is stored].
+        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+            when serving a quantized checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -1831,8 +1833,8 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-            as that is stored].
+        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+            when serving a quantized checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -2021,8 +2023,8 @@ def search(
         position table holds].
     context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
         else 0].
-    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-        as that is stored].
+    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+        when serving a quantized checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
@@ -2132,8 +2134,8 @@ def check(
         position table holds].
     context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
         else 0].
-    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-        as that is stored].
+    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+        when serving a quantized checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
@@ -2428,7 +2430,7 @@ def sweep(
     batch: Independent GEMMs in one call.
     layout: Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
         its input gradient as nn, its weight gradient as nt.
-    dtype: Number format of the operands.
+    dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -2484,7 +2486,8 @@ def sweep(
     causal: Each query sees only the keys up to its own position.
     window: The most keys that each query sees, a sliding window; 0 is all.
     pass_: Forward or backward.
-    dtype: Number format of queries, keys and values.
+    dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
+        for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -2565,8 +2568,8 @@ def sweep(
         position table holds].
     context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
         else 0].
-    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-        as that is stored].
+    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+        when serving a quantized checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
