@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use shapewise::gpu::Gpu;
 use shapewise::request::PlanRequest;
 use shapewise::serve::body;
 
@@ -10,6 +11,6 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     if let Ok(architecture) = body::architecture(&asked.request.architecture, "architecture") {
-        let _ = asked.request.planned(&architecture);
+        let _ = asked.request.planned(&architecture, Gpu::find("h100").unwrap());
     }
 });
