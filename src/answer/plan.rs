@@ -64,7 +64,7 @@ pub fn compare<P: Borrow<Predictor>>(
     predictor: impl Fn(&TargetRequest) -> Result<P>,
 ) -> Result<CompareReport> {
     let gpus = compared(target)?;
-    // Each GPU is asked in its own usual format; the heading names that of most.
+    // Each GPU is asked in its own usual format; the heading names bf16 where one of them has it.
     let heading = gpus.iter().find(|gpu| gpu.usual_dtype() == Dtype::default());
     let heading = heading.copied().unwrap_or(gpus[0]);
     let planned = request.planned(architecture, heading)?;

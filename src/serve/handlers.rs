@@ -100,11 +100,10 @@ async fn asked(question: &'static Question, app: &App, body: Value, headers: &He
     let keys = body.as_object().into_iter().flat_map(Map::keys);
     let keys: Arc<[String]> = keys.cloned().collect();
     let named = move |error| named(error, question.body(), &keys);
-    let named_in_time = named.clone();
-    let answer = question.read(body, app.predictors.clone()).map_err(named)?;
+    let answer = question.read(body, app.predictors.clone()).map_err(&named)?;
     let metrics = Arc::clone(&app.metrics);
     let answer = move |watch: &Watch<'_>| -> Result<String, Problem> {
-        let report = answer(watch).map_err(&named_in_time)?;
+        let report = answer(watch).map_err(&named)?;
         metrics.predicted(report.predicted());
         Ok(report.json())
     };
