@@ -39,6 +39,8 @@ named_enum! {
         OtherRecurrenceDecode = "other_recurrence_decode",
         /// A memory-bound kernel or an MoE layer of another library than the one that runs it.
         OtherProvider = "other_provider",
+        /// An MoE layer of another model than those that were timed in its format, which are few.
+        OtherLayer = "other_layer",
         /// The backward pass of a kernel from its forward time, by an assumed ratio.
         BackwardAssumed = "backward_assumed",
         /// The nets said less than the dense peak or the compulsory traffic allows, which is the answer instead.
@@ -89,6 +91,7 @@ impl Caveat {
             Self::OtherRecurrence => "learned from linear attention of another recurrence",
             Self::OtherRecurrenceDecode => "learned from decoding steps of linear attention of another recurrence",
             Self::OtherProvider => "kernel of another library than the one that runs",
+            Self::OtherLayer => "MoE layer of another model than those that were timed in this format",
             Self::BackwardAssumed => "backward pass by an assumed ratio to forward",
             Self::Physics => "the nets were faster than peak or memory allow; that bound answers",
             Self::NotLearned => "roofline at reachable bandwidth, not learned",

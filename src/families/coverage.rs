@@ -96,6 +96,9 @@ pub struct Coverage {
     pub windowed: bool,
     /// Masks that occur: causal, full.
     pub causal: Vec<bool>,
+    /// Hidden size, width, experts and top-k of layers, of a format of which few were timed (MoE layers only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<[u64; 4]>,
     /// Whether these are backward passes (attention only).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub backward: bool,

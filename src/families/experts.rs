@@ -1,9 +1,10 @@
 //! Fused mixture-of-experts layers as nets see them.
 
+use super::coverage::note;
 use super::rates::Times;
 use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, size, sizes};
-use super::{Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Experts, Op, RouterLoad, Routing};
 use std::sync::OnceLock;
 
@@ -123,6 +124,16 @@ fn extents(op: &Experts) -> [(Extent, u64); 8] {
         (Extent::ExpertShards, op.expert_shards),
         (Extent::Gated, u64::from(op.gated)),
     ]
+}
+
+/// The sizes of a model: whatever tokens, shards and load.
+fn layer(op: &Experts) -> [u64; 4] {
+    [op.hidden, op.width, op.experts, op.top_k]
+}
+
+/// Whether layers of one to seven models alone were timed in a format: what is held out, and stated, is ranks that share them.
+fn is_of_few(dtype: Dtype) -> bool {
+    dtype == Dtype::W4a16
 }
 
 /// How the two projections fall into tiles.
@@ -283,13 +294,19 @@ impl Kernels for FusedExperts {
         reference
     }
 
-    /// All layers of a model's size, whatever tokens, shards and load.
     fn split_key(op: &Experts) -> [u64; 4] {
-        [6, op.hidden, op.width, (op.experts << 16) | op.top_k]
+        let [hidden, width, experts, top_k] = layer(op);
+        match is_of_few(op.dtype) {
+            true => [6, op.width_shards, op.expert_shards, 0],
+            false => [6, hidden, width, (experts << 16) | top_k],
+        }
     }
 
     fn cover(op: &Experts, coverage: &mut Coverage) {
         coverage.widen(extents(op));
+        if is_of_few(op.dtype) {
+            note(&mut coverage.layers, layer(op));
+        }
     }
 
     fn nearest_covered(op: &Experts, asked: &Question<'_>) -> Option<Neighbour> {
@@ -299,6 +316,8 @@ impl Kernels for FusedExperts {
         };
         let mut caveats = Caveats::default();
         asked.coverage.check(extents(op), &mut caveats);
+        let timed = &asked.coverage.layers;
+        caveats.insert_if(!timed.is_empty() && !timed.contains(&layer(op)), Caveat::OtherLayer);
         // Beyond the most tokens the share of the roofline stays as it was there.
         let clamped = Experts {
             tokens: asked.coverage.clamp(Extent::Tokens, covered.tokens),
