@@ -199,6 +199,7 @@ class StepReport(Report):
     gpu: str
     model: str
     parameters: int
+    trained_parameters: int | None
     workload: _Workload
     framework: _FrameworkKeys
     basis: list[_Basis]
@@ -892,6 +893,9 @@ class _Workload(Record):
     autocast: bool | None
     kv_cache_dtype: Literal["auto", "fp8"] | None
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None
+    lora: int | None
+    lora_targets: str | None
+    base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None
 
 @overload
 def predict_gemm(  # type: ignore[overload-overlap]
@@ -1186,6 +1190,9 @@ class Model:
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+        lora: int | None = None,
+        lora_targets: str | None = None,
+        base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1244,6 +1251,12 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+            [default: 0].
+        lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+            (PEFT's `target_modules`).
+        base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+            bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
             of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1299,6 +1312,9 @@ class Model:
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+        lora: int | None = None,
+        lora_targets: str | None = None,
+        base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1354,6 +1370,12 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+            [default: 0].
+        lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+            (PEFT's `target_modules`).
+        base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+            bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
             of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1409,6 +1431,9 @@ class Model:
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+        lora: int | None = None,
+        lora_targets: str | None = None,
+        base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1464,6 +1489,12 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+            [default: 0].
+        lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+            (PEFT's `target_modules`).
+        base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+            bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
             of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1502,6 +1533,9 @@ class Model:
         gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
+        lora: int | None = None,
+        lora_targets: str | None = None,
+        base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         tp: int | None = None,
@@ -1554,6 +1588,12 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+            [default: 0].
+        lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+            (PEFT's `target_modules`).
+        base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+            bitsandbytes, int4 as GPTQ and AWQ store them.
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
@@ -1610,6 +1650,9 @@ class Model:
         gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
+        lora: int | None = None,
+        lora_targets: str | None = None,
+        base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         tp: int | None = None,
@@ -1662,6 +1705,12 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+            [default: 0].
+        lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+            (PEFT's `target_modules`).
+        base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+            bitsandbytes, int4 as GPTQ and AWQ store them.
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
@@ -1763,6 +1812,9 @@ class Model:
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+        lora: int | None = None,
+        lora_targets: str | None = None,
+        base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         gpu: str | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
@@ -1866,6 +1918,12 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+            [default: 0].
+        lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+            (PEFT's `target_modules`).
+        base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+            bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
             of another; a model that describes its own GPU is asked about that one [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -1950,6 +2008,9 @@ def search(
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+    lora: int | None = None,
+    lora_targets: str | None = None,
+    base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2056,6 +2117,12 @@ def search(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+        [default: 0].
+    lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+        (PEFT's `target_modules`).
+    base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+        bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -2112,6 +2179,9 @@ def check(
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+    lora: int | None = None,
+    lora_targets: str | None = None,
+    base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2167,6 +2237,12 @@ def check(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+        [default: 0].
+    lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+        (PEFT's `target_modules`).
+    base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+        bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
@@ -2206,6 +2282,9 @@ def plan(
     gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
+    lora: int | None = None,
+    lora_targets: str | None = None,
+    base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     tp: int | None = None,
@@ -2258,6 +2337,12 @@ def plan(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+        [default: 0].
+    lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+        (PEFT's `target_modules`).
+    base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+        bitsandbytes, int4 as GPTQ and AWQ store them.
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
@@ -2315,6 +2400,9 @@ def compare(
     gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
+    lora: int | None = None,
+    lora_targets: str | None = None,
+    base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     tp: int | None = None,
@@ -2367,6 +2455,12 @@ def compare(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+        [default: 0].
+    lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+        (PEFT's `target_modules`).
+    base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+        bitsandbytes, int4 as GPTQ and AWQ store them.
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
@@ -2546,6 +2640,9 @@ def sweep(
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+    lora: int | None = None,
+    lora_targets: str | None = None,
+    base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     gpu: str | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
@@ -2601,6 +2698,12 @@ def sweep(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
+        [default: 0].
+    lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+        (PEFT's `target_modules`).
+    base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+        bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
         of another; a model that describes its own GPU is asked about that one [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:

@@ -11,8 +11,7 @@
 //! Expert parallelism sends each token once to every rank that holds one of its experts and back (Megatron-Core,
 //! all-to-all dispatcher).
 
-use super::layer::{Shards, StageLayers, rank_heads, rank_kv_heads};
-use super::params::{rank_expert_parameters, rank_parameters};
+use super::layer::{StageLayers, rank_heads, rank_kv_heads};
 use super::placement::Group;
 use super::step::{Phase, Role};
 use super::{Architecture, Recompute, Workload};
@@ -195,25 +194,29 @@ fn data_parallel(
     stage: StageLayers,
     push: &mut impl FnMut(Role, Phase, Op, u64),
 ) {
-    let shards = Shards::of(work);
-    let all = rank_parameters(arch, shards, stage, work.pp == 1, true);
-    let experts = rank_expert_parameters(arch, shards, stage);
-    let both = [(all - experts, work.data_group()), (experts, work.expert_data_group())];
-    for (weights, group) in both {
-        if group.size > 1 && weights > 0 {
-            let bytes = weights * work.weight_dtype().size();
-            replicas(work, bytes, group, push);
+    let first = work.pp == 1;
+    let [trained, experts] = work.trained(arch, stage, first, true);
+    let [frozen, frozen_experts] = work.frozen_bytes(arch, stage, first, true);
+    for (trained, frozen, group) in [
+        (trained - experts, frozen - frozen_experts, work.data_group()),
+        (experts, frozen_experts, work.expert_data_group()),
+    ] {
+        let bytes = trained * work.trained_dtype().size();
+        let frozen = if work.zero == 3 { frozen as u64 } else { 0 };
+        if group.size > 1 && bytes + frozen > 0 {
+            replicas(work, [bytes + frozen, bytes], group, push);
         }
     }
 }
 
-/// What replicas of `bytes` of weights exchange per step.
-fn replicas(work: &Workload, bytes: u64, group: Group, push: &mut impl FnMut(Role, Phase, Op, u64)) {
+/// What replicas exchange per step: so many bytes of weights, and of what is trained of them.
+fn replicas(work: &Workload, [weights, trained]: [u64; 2], group: Group, push: &mut impl FnMut(Role, Phase, Op, u64)) {
+    use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
     let mut data = |phase, kind, count| {
+        let bytes = if kind == AllGather { weights } else { trained };
         let op = collective(kind, bytes, group);
         push(Role::DataParallel, phase, op, count);
     };
-    use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
     match work.zero {
         0 => data(Phase::Update, AllReduce, 1),
         1 => {

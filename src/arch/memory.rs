@@ -28,6 +28,9 @@
 //! Linear attention keeps queries, keys and values before and after their convolution, its outputs before and after their norm, and
 //! what gates them.
 //!
+//! **Adapters** (LoRA): frozen weights in the bits of their format, embedding, head and norms in 16; gradients and states of adapters
+//! alone; no input of a linear map without an adapter is kept. ZeRO stage 3 gathers packed weights.
+//!
 //! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention
 //! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window; linear attention a state of 4 bytes
 //! an element a head, and what the convolution looks back at. **Offload**: optimizer states are in host memory,
@@ -41,8 +44,10 @@
 
 use super::layer::{Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_linear, rank_vocab};
 use super::optimizer::{further_bytes_of_edges, state_bytes};
-use super::params::{rank_expert_parameters, rank_linears, rank_parameters};
-use super::{Architecture, AttentionKernel, GradientDtype, Loss, NormPlacement, QkNorm, Recipe, Recompute, Workload};
+use super::params::{rank_linears, rank_parameters};
+use super::{
+    Architecture, AttentionKernel, GradientDtype, Loss, NormPlacement, QkNorm, Recipe, Recompute, Role, Workload,
+};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
@@ -102,7 +107,7 @@ impl Practice {
         };
         match asked {
             GradientDtype::Fp32 => 4.0,
-            GradientDtype::Auto | GradientDtype::Bf16 => work.weight_dtype().size() as f64,
+            GradientDtype::Auto | GradientDtype::Bf16 => work.trained_dtype().size() as f64,
         }
     }
 }
@@ -249,10 +254,11 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
     let stage = StageLayers::of(arch, work);
     let shards = Shards::of(work);
     let owned = rank_parameters(arch, shards, stage, first, last) as f64;
-    let wide = work.weight_dtype().size() as f64;
+    let wide = work.trained_dtype().size() as f64;
     let held = |from_stage| held_parameters(arch, work, first, last, from_stage);
+    let frozen = |stage| work.frozen_bytes(arch, stage, first, last);
     let mut memory = MemoryUse {
-        weights: Bytes::from_bytes(held(3) * wide),
+        weights: Bytes::from_bytes(held(3) * wide + held_share(work, frozen(stage), 3)),
         ..MemoryUse::default()
     };
     let is_sharded = is_sharded(work);
@@ -265,12 +271,15 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
                 [2.0_f64, 1.0].map(|gathered| gathered.min(layers) / layers)
             };
             let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
-            let share: f64 = layers.into_iter().sum();
             let narrow = work.activation_dtype().size() as f64;
-            memory.gathered = Bytes::from_bytes((owned - edges) * share * narrow);
+            memory.gathered = Bytes::from_bytes(match work.has_adapters() {
+                // Their gradients are not of whole layers.
+                true => (frozen(stage)[0] - frozen(StageLayers::NONE)[0]) * layers[0],
+                false => (owned - edges) * layers.into_iter().sum::<f64>() * narrow,
+            });
         }
         let reduced = match practice.whole_gradients && work.microbatches > 1 {
-            true => owned,
+            true => work.trained(arch, stage, first, last)[0] as f64,
             false => held(2),
         };
         memory.gradients = Bytes::from_bytes(reduced * practice.gradient_bytes(work));
@@ -305,7 +314,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         } else {
             1.0
         };
-        if work.autocast && !is_sharded {
+        if work.autocast && !work.has_adapters() && !is_sharded {
             // Each micro-batch casts for itself; what runs again casts again.
             let copies = match work.recompute {
                 Recompute::Full => 1.0,
@@ -431,8 +440,9 @@ fn states(arch: &Architecture, work: &Workload, first: bool, last: bool) -> f64 
     match further_bytes_of_edges(work) {
         0.0 => bytes,
         further => {
-            let shards = Shards::of(work);
-            let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
+            let [edges, _] = work
+                .trained(arch, StageLayers::NONE, first, last)
+                .map(|count| count as f64);
             let replicas = if work.zero > 0 { work.data_group().size } else { 1 };
             bytes + further * edges / replicas as f64
         }
@@ -466,15 +476,17 @@ fn cast_weights(arch: &Architecture, work: &Workload, first: bool, last: bool) -
     ((owned - embedding) * work.activation_dtype().size()) as f64
 }
 
-/// Parameters whose states a GPU of this stage holds where `from_stage` of ZeRO shards them.
+/// Trained parameters whose states a GPU of this stage holds where `from_stage` of ZeRO shards them.
 fn held_parameters(arch: &Architecture, work: &Workload, first: bool, last: bool, from_stage: u8) -> f64 {
-    let stage = StageLayers::of(arch, work);
-    let shards = Shards::of(work);
-    let owned = rank_parameters(arch, shards, stage, first, last) as f64;
+    let trained = work.trained(arch, StageLayers::of(arch, work), first, last);
+    held_share(work, trained.map(|count| count as f64), from_stage)
+}
+
+/// What one replica holds of something and of the part of it in routed experts, where `from_stage` of ZeRO shards it.
+fn held_share(work: &Workload, [owned, experts]: [f64; 2], from_stage: u8) -> f64 {
     if work.zero < from_stage {
         return owned;
     }
-    let experts = rank_expert_parameters(arch, shards, stage) as f64;
     let [data, expert_data] = [work.data_group(), work.expert_data_group()];
     (owned - experts) / data.size as f64 + experts / expert_data.size as f64
 }
@@ -499,7 +511,7 @@ pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
     let mut traffic = HostTraffic::default();
     if work.offload.optimizer() {
         let held = held_parameters(arch, work, work.pp == 1, true, 1);
-        let wide = work.weight_dtype().size() as f64;
+        let wide = work.trained_dtype().size() as f64;
         let states = states(arch, work, work.pp == 1, true);
         traffic.gradients = Bytes::from_bytes(held * wide);
         traffic.weights = Bytes::from_bytes(held * wide);
@@ -601,7 +613,11 @@ fn residual_activations(arch: &Architecture, work: &Workload) -> f64 {
         _ if arch.mlp_layers.is_some() => (1, 1),
         _ => (hidden_norms(arch), 2),
     };
-    let linear_inputs = if is_pointwise(work) { 0 } else { linear_inputs };
+    let kept = [Role::Qkv, Role::MlpUp].map(|role| u64::from(work.keeps_inputs(role)));
+    let linear_inputs = match is_pointwise(work) {
+        true => 0,
+        false => linear_inputs.min(kept.into_iter().sum()),
+    };
     let unfused = work.attention == AttentionKernel::Unfused;
     let masks = if unfused && work.trains() { 2.0 } else { 0.0 };
     work.residual_rows() as f64
@@ -671,7 +687,10 @@ fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
     let (wide, saved) = (work.activation_dtype().size() as f64, saved_bytes(work));
     let recompute = recomputed(work);
     // In units of the width of an activation: what goes into the elementwise function, and what comes out.
-    let output = if is_pointwise(work) { 0.0 } else { saved / wide };
+    let output = match is_pointwise(work) || !work.keeps_inputs(Role::MlpDown) {
+        true => 0.0,
+        false => saved / wide,
+    };
     let inner_copies = match recompute {
         Recompute::Mlp => 0.0,
         _ => arch.mlp.kind.up_factor() as f64 + output,
@@ -683,6 +702,7 @@ fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
             let ranks = work.expert_ranks();
             let gathered = match recompute {
                 Recompute::Mlp => 0.0,
+                _ if !work.keeps_inputs(Role::ExpertsUp) => 0.0,
                 _ => moe.routed_width(arch.hidden) as f64 * saved / wide,
             };
             let visit = inner_copies * (moe.d_ff / ranks) as f64 + gathered;

@@ -5,6 +5,8 @@
 //! parameters ([`parameters`]), how much memory on one GPU ([`memory_use`]), and which operators
 //! one GPU executes for one step ([`lower`]).
 
+mod adapter;
+
 mod dimension;
 
 mod validate;
@@ -32,6 +34,7 @@ mod presets;
 
 mod config;
 
+pub use adapter::{BaseDtype, Targets};
 pub use config::{Stated, config_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
 pub use lowering::lower;

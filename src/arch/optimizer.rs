@@ -76,7 +76,7 @@ pub(super) fn state_bytes(work: &Workload) -> f64 {
     let kept = work.optimizer.kept();
     let (moment, master) = match work.optimizer_states {
         OptimizerStates::Bf16 => (2.0, 0.0),
-        OptimizerStates::Fp32 if kept.master && work.weight_dtype().size() < 4 => (4.0, 4.0),
+        OptimizerStates::Fp32 if kept.master && work.trained_dtype().size() < 4 => (4.0, 4.0),
         OptimizerStates::Fp32 => (4.0, 0.0),
     };
     kept.moments * moment + kept.bytes + master
@@ -95,7 +95,7 @@ pub(super) fn further_bytes_of_edges(work: &Workload) -> f64 {
 /// and reads a weight that has no fp32 copy.
 pub(super) fn relative_traffic(work: &Workload) -> f64 {
     let bytes = |work: &Workload| {
-        let wide = work.weight_dtype().size() as f64;
+        let wide = work.trained_dtype().size() as f64;
         let copied = work.optimizer.kept().master && work.optimizer_states == OptimizerStates::Fp32 && wide < 4.0;
         let read = if copied { 0.0 } else { wide };
         2.0 * wide + read + 2.0 * state_bytes(work)

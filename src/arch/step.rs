@@ -144,6 +144,10 @@ named_enum! {
         Autocast = "autocast",
         /// The same of embedding, head and loss.
         HeadAutocast = "head_autocast",
+        /// Adapters: their linear maps, and the sums with those that they are beside.
+        Adapter = "adapter",
+        /// Frozen weights unpacked to 16 bits.
+        Unpack = "unpack",
         /// Collectives among tensor-parallel ranks.
         TensorParallel = "tensor_parallel",
         /// Keys, values and their gradients passed around the context-parallel ranks.

@@ -8,7 +8,7 @@ use crate::gpu::Gpu;
 use crate::ops::Dtype;
 
 /// The bits of a weight of one linear map and of what scales it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 pub(super) struct Packing {
     pub bits: u64,
     /// Weights that share a scale; 0 means a row of inputs.
@@ -19,7 +19,7 @@ pub(super) struct Packing {
 
 impl Packing {
     /// Bytes of one weight in rows of so many inputs.
-    fn bytes(self, inputs: u64) -> f64 {
+    pub fn bytes(self, inputs: u64) -> f64 {
         let group = if self.group == 0 { inputs } else { self.group };
         (self.bits as f64 + self.group_bits as f64 / group as f64) / 8.0
     }

@@ -1,7 +1,7 @@
 //! What is run on an architecture, and over how many GPUs.
 
 use super::layer::StageLayers;
-use super::{Architecture, Dimension, Optimizer, Positions};
+use super::{Architecture, BaseDtype, Dimension, Optimizer, Positions, Targets};
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, RouterLoad};
 use serde::{Deserialize, Serialize};
@@ -252,6 +252,15 @@ pub struct Workload {
     /// law than to an even load (docs/method/kernels.md), which balancers that replicate busy experts are near.
     #[serde(default, skip_serializing_if = "is_default")]
     pub router_load: RouterLoad,
+    /// Rank of the adapters that are trained in place of the weights; 0 for none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lora: u64,
+    /// Linear maps with adapters.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lora_targets: Targets,
+    /// Format of the weights that adapters leave as they are.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub base_dtype: BaseDtype,
 }
 
 /// Whether an option has its default value.
@@ -297,6 +306,9 @@ impl Workload {
             autocast: false,
             kv_cache_dtype: KvCacheDtype::Auto,
             router_load: RouterLoad::PowerLaw101,
+            lora: 0,
+            lora_targets: Targets::ALL_LINEAR,
+            base_dtype: BaseDtype::Auto,
         }
     }
 
@@ -389,8 +401,16 @@ impl Workload {
         }
     }
 
-    /// Format of weights, of their gradients, of the residual stream and of its norms.
+    /// Format of weights, of the residual stream and of its norms.
     pub fn weight_dtype(&self) -> Dtype {
+        match self.has_adapters() {
+            true => self.activation_dtype(),
+            false => self.trained_dtype(),
+        }
+    }
+
+    /// Format of what is trained, and of its gradients.
+    pub fn trained_dtype(&self) -> Dtype {
         match self.autocast {
             true => Dtype::Fp32,
             false => self.activation_dtype(),
@@ -490,7 +510,7 @@ impl Workload {
                 let allowed = "false where gradients accumulate over micro-batches or go to the host";
                 fail("optimizer_in_backward", true, allowed)
             }
-            _ if self.gradient_dtype == GradientDtype::Bf16 && self.weight_dtype().size() != 2 => fail(
+            _ if self.gradient_dtype == GradientDtype::Bf16 && self.trained_dtype().size() != 2 => fail(
                 "gradient_dtype",
                 self.gradient_dtype,
                 "`auto` or `fp32` where weights have four bytes",
@@ -512,6 +532,33 @@ impl Workload {
                 self.optimizer_states,
                 "`fp32` under autocast, which keeps fp32 weights",
             ),
+            Mode::Prefill | Mode::Decode if self.lora > 0 => fail(
+                "lora",
+                self.lora,
+                "0 outside training: a server's adapters are not timed",
+            ),
+            _ if self.lora > arch.hidden => {
+                let allowed = format!("at most {}, the width of the model", arch.hidden);
+                fail("lora", self.lora, &allowed)
+            }
+            _ if self.lora == 0 && !is_default(&self.lora_targets) => fail(
+                "lora_targets",
+                self.lora_targets,
+                "`all-linear` without lora, the rank of adapters",
+            ),
+            _ if self.lora == 0 && !is_default(&self.base_dtype) => fail(
+                "base_dtype",
+                self.base_dtype,
+                "`auto` without lora: a step that trains all weights keeps them in dtype",
+            ),
+            _ if self.lora > 0 && !matches!(self.linear_dtype(), Dtype::Bf16 | Dtype::Fp16) => fail(
+                "lora",
+                self.lora,
+                "0 unless dtype is bf16 or fp16 without a recipe; base_dtype says how weights are stored",
+            ),
+            _ if self.lora > 0 && self.adapter_parameters(arch) == Some(0) => {
+                fail("lora_targets", self.lora_targets, "linear maps that this model has")
+            }
             Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
             Mode::Prefill | Mode::Decode if self.vp > 1 => fail("vp", self.vp, "1 outside training"),
             _ if self.recompute == Recompute::LatentUp && arch.mla.is_none() => {
@@ -691,6 +738,12 @@ impl fmt::Display for Workload {
         }
         if !is_default(&self.router_load) {
             write!(f, ", {} router load", self.router_load)?;
+        }
+        if self.has_adapters() {
+            write!(f, ", LoRA {} of {}", self.lora, self.lora_targets)?;
+        }
+        if !is_default(&self.base_dtype) {
+            write!(f, ", {} base", self.base_dtype)?;
         }
         write!(f, ", {} attention", self.attention)
     }

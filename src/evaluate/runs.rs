@@ -214,7 +214,7 @@ pub fn judge<'a>(
             (most.recompute, most.recompute_layers) = (Recompute::Full, 0);
         }
         // No source says in which format gradients are reduced, which recipes of Megatron choose.
-        if most.trains() && most.weight_dtype().size() == 2 {
+        if most.trains() && most.trained_dtype().size() == 2 {
             most.gradient_dtype = GradientDtype::Bf16;
         }
         let fits = fits(&run.workload)? || fits(&most)?;

@@ -78,6 +78,9 @@ impl Query {
                 gradient_dtype: like.gradient_dtype,
                 loss: like.loss,
                 autocast: like.autocast,
+                lora: like.lora,
+                lora_targets: like.lora_targets,
+                base_dtype: like.base_dtype,
                 ..Workload::train(1, like.seq)
             },
             kept: Vec::new(),
@@ -265,22 +268,7 @@ fn check(arch: &Architecture, query: &Query) -> Result<()> {
         ..query.workload
     };
     arch.validate()?;
-    alone.validate(arch)?;
-    // So does each degree that is given.
-    let degrees = |wanted: &'static [Dimension]| query.kept.iter().filter(|(dimension, _)| wanted.contains(dimension));
-    for &(dimension, size) in degrees(&[Dimension::Tp, Dimension::Cp, Dimension::Pp, Dimension::Ep]) {
-        let dp = if dimension == Dimension::Ep { size } else { 1 };
-        let mut work = Workload { dp, ..alone };
-        dimension.set(&mut arch.clone(), &mut work, size)?;
-        work.validate(arch)?;
-    }
-    let split: u64 = degrees(&[Dimension::Tp, Dimension::Cp, Dimension::Pp])
-        .map(|(_, size)| size)
-        .product();
-    if !query.gpus.is_multiple_of(split) {
-        return refuse("gpus", query.gpus, &format!("a multiple of tp x cp x pp = {split}"));
-    }
-    Ok(())
+    alone.validate(arch)
 }
 
 /// Why no layout is left: none is legal, or the one with the least memory still has too much.

@@ -1,7 +1,9 @@
 //! The nearest workload under which a step fits: as few further GPUs as possible, then as few changes.
 
 use super::layouts::{RECOMPUTED, node};
-use crate::arch::{Architecture, Loss, MemoryUse, Offload, Optimizer, Recipe, Recompute, Workload, memory_use};
+use crate::arch::{
+    Architecture, BaseDtype, Loss, MemoryUse, Offload, Optimizer, Recipe, Recompute, Workload, memory_use,
+};
 use crate::error::Result;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
@@ -22,7 +24,7 @@ pub struct Remedy {
 
 /// The nearest workload to this one under which a step fits; none within [`MOST_REMEDY_GPUS`].
 ///
-/// In order: on as many GPUs another format (when serving), a loss that stores no logits, a higher ZeRO stage, smaller
+/// In order: on as many GPUs another format (when serving), frozen weights in four bits, a loss that stores no logits, a higher ZeRO stage, smaller
 /// micro-batches (when serving the largest batch that fits), recomputation, 8-bit Adam and offloading, then two and more of
 /// them; then the same on two, four, eight times as many GPUs, as tensor-parallel ranks inside a node, replicas that shard,
 /// and pipeline stages.
@@ -75,6 +77,7 @@ fn spread(work: &Workload, factor: u64, node: u64) -> Vec<Workload> {
 /// Changes of a workload that cost no GPU, the cheapest first; the first of each is none.
 struct Options {
     dtypes: Vec<(Dtype, Recipe)>,
+    bases: Vec<BaseDtype>,
     losses: Vec<Loss>,
     zero: Vec<u8>,
     batches: Vec<u64>,
@@ -94,6 +97,7 @@ impl Options {
         let (trains, practice) = (work.trains(), &framework.practice);
         let mut options = Self {
             dtypes: vec![(work.dtype, work.recipe)],
+            bases: vec![work.base_dtype],
             losses: vec![work.loss],
             zero: vec![work.zero],
             batches: vec![work.batch],
@@ -112,6 +116,9 @@ impl Options {
             let largest = largest_that(work.batch, |batch| fits(&with(batch)));
             options.batches.extend(largest);
             return options;
+        }
+        if work.has_adapters() && work.base_dtype == BaseDtype::Auto {
+            options.bases.push(BaseDtype::Nf4);
         }
         // A trainer that composes its loss of operations takes another one.
         let composed = |loss| matches!(loss, Loss::Eager | Loss::Compiled);
@@ -143,12 +150,13 @@ impl Options {
         options
     }
 
-    fn with(&self, work: &Workload, places: [usize; 7]) -> Workload {
-        let [format, loss, zero, batch, recompute, optimizer, offload] = places;
+    fn with(&self, work: &Workload, places: [usize; 8]) -> Workload {
+        let [format, base, loss, zero, batch, recompute, optimizer, offload] = places;
         let (dtype, recipe) = self.dtypes[format];
         Workload {
             dtype,
             recipe,
+            base_dtype: self.bases[base],
             loss: self.losses[loss],
             zero: self.zero[zero],
             batch: self.batches[batch],
@@ -169,6 +177,7 @@ impl Options {
     fn near(self, work: &Workload, fits: &dyn Fn(&Workload) -> bool) -> impl Iterator<Item = Workload> + use<> {
         let sizes = [
             self.dtypes.len(),
+            self.bases.len(),
             self.losses.len(),
             self.zero.len(),
             self.batches.len(),
@@ -176,11 +185,11 @@ impl Options {
             self.optimizers.len(),
             self.offloads.len(),
         ];
-        let mut changes = vec![[0; 7]];
+        let mut changes = vec![[0; 8]];
         // Nothing fits where all changes together do not.
         let sizes = match fits(&self.with(work, sizes.map(|size| size - 1))) {
             true => sizes,
-            false => [1; 7],
+            false => [1; 8],
         };
         for (at, size) in sizes.into_iter().enumerate() {
             let further = changes.iter().flat_map(|places| {
@@ -255,6 +264,16 @@ mod tests {
         for (model, gpu, work, wanted) in [
             ("llama-3-8b", "h100", train(8, 1), "zero 1"),
             ("gpt3-1.3b", "h100", train(1, 64), "batch 8, microbatches 8"),
+            (
+                "llama-3-8b",
+                "rtx4090",
+                Workload {
+                    lora: 16,
+                    recompute: Recompute::Full,
+                    ..Workload::train(2, 2048)
+                },
+                "base_dtype \"nf4\"",
+            ),
             // Before a second GPU: what the update reads goes to the host.
             ("llama-3-8b", "h100", train(1, 4), "offload \"optimizer\""),
             ("llama-3-70b", "h200", Workload::decode(16, 4096), "dtype \"fp8\""),

@@ -43,6 +43,9 @@ pub struct StepReport {
     pub(super) gpu_title: String,
     pub(super) model: String,
     pub(super) parameters: u64,
+    /// Those that are trained, where adapters alone are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) trained_parameters: Option<u64>,
     pub(super) workload: Workload,
     pub(super) framework: FrameworkKeys,
     pub(super) basis: Vec<Basis>,
@@ -420,6 +423,7 @@ impl StepReport {
             gpu_title: gpu.title.clone(),
             model: architecture.name.clone(),
             parameters: parameters(architecture).total,
+            trained_parameters: workload.adapter_parameters(architecture),
             workload: *workload,
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
             basis,

@@ -36,9 +36,11 @@ impl StepReport {
     fn heading(&self) -> String {
         let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
         format!(
-            "{} ({} parameters) on {} ({})\n{}\n{}\nbased on {}\n",
+            "{} ({} parameters{}) on {} ({})\n{}\n{}\nbased on {}\n",
             self.model,
             grouped(self.parameters),
+            self.trained_parameters
+                .map_or_else(String::new, |count| format!(", {} trained", grouped(count))),
             self.gpu_title,
             self.gpu,
             self.workload,

@@ -28,9 +28,9 @@ pub const GROUPS: [Group; 7] = [
     ),
     (
         "Memory",
-        "zero recompute",
-        "recompute_layers offload optimizer optimizer_states optimizer_in_backward gradient_dtype loss kv_cache_dtype \
-         memory_share",
+        "zero recompute lora base_dtype",
+        "recompute_layers offload optimizer optimizer_states optimizer_in_backward gradient_dtype loss lora_targets \
+         kv_cache_dtype memory_share",
     ),
     (
         "Hardware",
@@ -97,6 +97,9 @@ zero ZeRO stage
 recompute Recomputation
 recompute_layers Recomputed layers
 gradient_dtype Format of gradients
+lora LoRA rank
+lora_targets LoRA targets
+base_dtype Format of frozen weights
 kv_cache_dtype Format of the KV cache
 memory_share Share of the memory
 gpu GPU

@@ -4,8 +4,8 @@
 use super::search::MOST_SHAPES as MOST_LAYOUTS;
 use super::search::{shapes as layouts, ten};
 use crate::arch::{
-    Architecture, AttentionKernel, Dimension, GradientDtype, KvCacheDtype, Loss, Mode, Offload, Optimizer,
-    OptimizerStates, Recipe, Recompute, Workload,
+    Architecture, AttentionKernel, BaseDtype, Dimension, GradientDtype, KvCacheDtype, Loss, Mode, Offload, Optimizer,
+    OptimizerStates, Recipe, Recompute, Targets, Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -335,6 +335,19 @@ pub struct PlanRequest {
     #[cfg_attr(feature = "cli", arg(long))]
     #[serde(default)]
     pub autocast: bool,
+    /// Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "RANK"))]
+    pub lora: Option<Size<0>>,
+    /// Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v (PEFT's `target_modules`).
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "MAPS"))]
+    #[serde(default)]
+    #[schema(default = "all-linear")]
+    pub lora_targets: Targets,
+    /// Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as bitsandbytes, int4 as GPTQ and AWQ store them.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "auto")]
+    pub base_dtype: BaseDtype,
     /// Number format of cached keys and values.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
@@ -422,6 +435,7 @@ impl PlanRequest {
             Mode::Train | Mode::Prefill => 0,
         };
         let concurrency = sizes.option("concurrency", self.concurrency);
+        let lora = sizes.option("lora", self.lora);
         let seq = sizes.option("seq", self.seq);
         let seq = seq.unwrap_or(USUAL_SEQUENCE.min(room.saturating_sub(output)).max(1));
         let kept = [
@@ -450,6 +464,9 @@ impl PlanRequest {
             gradient_dtype: self.gradient_dtype,
             loss: self.loss,
             autocast: self.autocast,
+            lora: lora.unwrap_or(0),
+            lora_targets: self.lora_targets,
+            base_dtype: self.base_dtype,
             kv_cache_dtype: self.kv_cache_dtype,
             router_load: self.router_load,
             ..base
@@ -502,6 +519,7 @@ impl PlanRequest {
             ("gradient_dtype", self.gradient_dtype != GradientDtype::default()),
             ("loss", self.loss != Loss::default()),
             ("autocast", self.autocast),
+            ("lora", self.lora.is_some()),
             ("tokens", self.tokens.is_some()),
         ];
         let of_serving = [

@@ -306,6 +306,10 @@ impl SearchRequest {
                 return Err(Error::field("search", "params", "absent", allowed));
             }
         };
+        if request.workload.has_adapters() {
+            let allowed = "0 in a search: adapters are trained beside a model that exists";
+            return Err(Error::field("search", "lora", request.workload.lora, allowed));
+        }
         Ok(Request {
             vocab: vocab.unwrap_or(request.vocab),
             count: self.count,

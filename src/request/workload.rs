@@ -2,6 +2,7 @@
 
 use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
+use crate::arch::BaseDtype;
 use crate::arch::GradientDtype;
 use crate::arch::KvCacheDtype;
 use crate::arch::Loss;
@@ -11,6 +12,7 @@ use crate::arch::Optimizer;
 use crate::arch::OptimizerStates;
 use crate::arch::Recipe;
 use crate::arch::Recompute;
+use crate::arch::Targets;
 use crate::arch::Workload;
 use crate::error::Error;
 use crate::error::Result;
@@ -123,6 +125,15 @@ pub struct WorkloadRequest {
     /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub router_load: RouterLoad,
+    /// Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "RANK"))]
+    pub lora: Option<Size<0>>,
+    /// Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v (PEFT's `target_modules`).
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "MAPS"))]
+    pub lora_targets: Targets,
+    /// Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as bitsandbytes, int4 as GPTQ and AWQ store them.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub base_dtype: BaseDtype,
 }
 
 impl WorkloadRequest {
@@ -133,6 +144,7 @@ impl WorkloadRequest {
         let context = sizes.option("context", self.context);
         let expert_tp = sizes.option("expert_tp", self.expert_tp);
         let recompute_layers = sizes.option("recompute_layers", self.recompute_layers);
+        let lora = sizes.option("lora", self.lora);
         let [tp, cp, ep, pp, vp, dp, microbatches] = [
             ("tp", self.tp),
             ("cp", self.cp),
@@ -193,6 +205,9 @@ impl WorkloadRequest {
             autocast: self.autocast,
             kv_cache_dtype: self.kv_cache_dtype,
             router_load: self.router_load,
+            lora: lora.unwrap_or(0),
+            lora_targets: self.lora_targets,
+            base_dtype: self.base_dtype,
         })
     }
 
@@ -209,6 +224,9 @@ impl WorkloadRequest {
                 autocast: true,
                 kv_cache_dtype: KvCacheDtype::Fp8,
                 router_load: RouterLoad::Even,
+                lora: 1,
+                lora_targets: Targets::ATTENTION,
+                base_dtype: BaseDtype::Nf4,
                 ..Workload::train(1, 1)
             };
             serde_json::to_value(every).expect("a workload is JSON")

@@ -61,8 +61,6 @@ mod mcp;
 #[cfg(feature = "measure")]
 mod measuring;
 
-mod mistakes;
-
 #[cfg(feature = "serve")]
 mod page;
 

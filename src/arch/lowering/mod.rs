@@ -14,6 +14,7 @@
 //!   A server runs all experts of a layer in one fused operator, whose tokens follow a power law.
 //! - Latent attention expands keys and values in training and prefill and runs absorbed in decode
 //!   (arXiv 2405.04434, section 2.1.2): every head attends to the one cached latent.
+//! - Adapters (LoRA) leave out gradients of weights. Each has kernels of its own.
 //! - With pipeline parallelism the last stage is lowered: `ceil(layers/stages)` layers and the head.
 
 mod attention;
@@ -22,9 +23,9 @@ mod linear;
 mod mlp;
 
 use super::communication::collectives;
-use super::layer::{Linear, Shards, StageLayers, rank_vocab};
+use super::layer::{Linear, StageLayers, rank_vocab};
 use super::optimizer::relative_traffic;
-use super::params::{active_weights, rank_expert_parameters, rank_parameters};
+use super::params::active_weights;
 use super::{
     Architecture, AttentionKernel, Item, NormKind, NormPlacement, Optimizer, OptimizerStates, Phase, Positions,
     Recompute, Role, Step, Workload,
@@ -84,8 +85,12 @@ fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
     let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
     let recurrence = arch.linear_layers() as f64 * linear::flops(arch, work);
     let attention = 2.0 * work.batch as f64 * pairs * width + recurrence;
-    let passes = if work.trains() { 3.0 } else { 1.0 };
-    Flops::from_flops((linear + head + attention) * passes * work.microbatches as f64)
+    let [weights, others] = match (work.trains(), work.has_adapters()) {
+        (false, _) => [1.0; 2],
+        (true, false) => [3.0; 2],
+        (true, true) => [2.0, 3.0],
+    };
+    Flops::from_flops(((linear + head) * weights + attention * others) * work.microbatches as f64)
 }
 
 /// Ranks among which the positions of the head are divided.
@@ -153,7 +158,8 @@ impl Lowering<'_> {
     /// Adds an operator forward and, in training, what its backward pass needs.
     fn emit(&mut self, role: Role, scope: Scope, times: u64, op: Op, backward: &[(Phase, Op)]) {
         self.push(role, Phase::Forward, op, times);
-        if !self.work.trains() {
+        // What lies before all adapters has no backward pass.
+        if !self.work.trains() || self.work.has_adapters() && role <= Role::EmbeddingDropout {
             return;
         }
         let again = self.recomputed(role, scope, &op, times);
@@ -206,20 +212,20 @@ impl Lowering<'_> {
                 ..Gemm::new(m, n, k)
             })
         };
-        self.emit(
-            linear.role,
-            scope,
-            times,
-            gemm(rows, outputs, inputs, Layout::Tn),
-            &[
-                (Phase::GradInput, gemm(rows, inputs, outputs, Layout::Nn)),
-                (Phase::GradWeight, gemm(outputs, inputs, rows, Layout::Nt)),
-            ],
-        );
+        let frozen = self.work.has_adapters();
+        let backward = [
+            (Phase::GradInput, gemm(rows, inputs, outputs, Layout::Nn)),
+            (Phase::GradWeight, gemm(outputs, inputs, rows, Layout::Nt)),
+        ];
+        let backward = if frozen { &backward[..1] } else { &backward };
+        let forward = gemm(rows, outputs, inputs, Layout::Tn);
+        self.emit(linear.role, scope, times, forward, backward);
         if self.work.trains() {
-            let gemm = gemm(rows, outputs, inputs, Layout::Tn);
-            let again = self.recomputed(linear.role, scope, &gemm, times);
-            self.beside_linear(linear, dtype, [rows * members, members], times, again);
+            let again = self.recomputed(linear.role, scope, &forward, times);
+            match frozen {
+                true => self.beside_frozen(linear, rows, members, times, again),
+                false => self.beside_linear(linear, dtype, [rows * members, members], times, again),
+            }
         }
     }
 
@@ -256,6 +262,59 @@ impl Lowering<'_> {
         }
     }
 
+    /// What adapters add to a frozen linear map: its weights unpacked in each pass, and for each adapter two narrow GEMMs with
+    /// their gradients, a scaling and a sum forward, and both backward.
+    fn beside_frozen(&mut self, linear: &Linear, rows: u64, members: u64, times: u64, again: u64) {
+        let (work, dtype, inputs) = (self.work, self.work.activation_dtype(), linear.inputs);
+        let passes = [(Phase::Forward, times), (Phase::Recompute, again)];
+        if let Some(bytes) = work.unpacked_bytes(linear) {
+            // As many elements of a copy as move the bytes.
+            let elements = bytes / (2 * dtype.size()) as f64;
+            let unpack = Op::Memory(Memory::forward(
+                MemoryKind::Copy,
+                elements.ceil() as u64,
+                members,
+                dtype,
+            ));
+            for (phase, times) in passes.into_iter().chain([(Phase::GradInput, times)]) {
+                self.push(Role::Unpack, phase, unpack, times);
+            }
+        }
+        let gemm = |m, n, k, layout| {
+            Op::Gemm(Gemm {
+                batch: members,
+                layout,
+                dtype,
+                ..Gemm::new(m, n, k)
+            })
+        };
+        let kernel = |kind, cols| Op::Memory(Memory::forward(kind, rows * members, cols, dtype));
+        let rank = work.lora;
+        for outputs in work.adapters(self.arch, linear) {
+            let forward = [
+                gemm(rows, rank, inputs, Layout::Tn),
+                gemm(rows, outputs, rank, Layout::Tn),
+                kernel(MemoryKind::Copy, outputs),
+                kernel(MemoryKind::Add, outputs),
+            ];
+            for (phase, times) in passes {
+                for op in forward {
+                    self.push(Role::Adapter, phase, op, times);
+                }
+            }
+            for (phase, op) in [
+                (Phase::Backward, kernel(MemoryKind::Copy, outputs)),
+                (Phase::GradInput, gemm(rows, rank, outputs, Layout::Nn)),
+                (Phase::GradWeight, gemm(outputs, rank, rows, Layout::Nt)),
+                (Phase::GradInput, gemm(rows, inputs, rank, Layout::Nn)),
+                (Phase::GradWeight, gemm(rank, inputs, rows, Layout::Nt)),
+                (Phase::Backward, kernel(MemoryKind::Add, inputs)),
+            ] {
+                self.push(Role::Adapter, phase, op, times);
+            }
+        }
+    }
+
     /// A memory-bound kernel.
     fn memory(&mut self, role: Role, kind: MemoryKind, rows: u64, cols: u64, scope: Scope, times: u64) {
         let dtype = match role.is_of_residual() {
@@ -283,7 +342,7 @@ impl Lowering<'_> {
             NormKind::RmsNorm | NormKind::UnweightedRmsNorm => MemoryKind::RmsNorm,
         };
         self.memory(role, kind, rows, cols, scope, times);
-        if !self.work.autocast {
+        if !self.autocasts() {
             return;
         }
         let placement = self.arch.norm.placement;
@@ -301,6 +360,11 @@ impl Lowering<'_> {
         let role = autocast(scope == Scope::Edge);
         self.emit(role, scope, taken * times, up, &[(Phase::Backward, down)]);
         self.emit(role, scope, given * times, down, &[(Phase::Backward, up)]);
+    }
+
+    /// Whether what linear maps take is cast.
+    fn autocasts(&self) -> bool {
+        self.work.weight_dtype() != self.work.activation_dtype()
     }
 
     /// Casts of autocast: of a tensor to the format of linear maps, and back.
@@ -325,7 +389,7 @@ impl Lowering<'_> {
             edge,
             1,
         );
-        if self.work.trains() {
+        if self.work.trains() && !self.work.has_adapters() {
             let vocab = rank_vocab(self.arch, self.work.tp);
             let dtype = self.work.weight_dtype();
             let zero = Op::Memory(Memory::forward(MemoryKind::Zero, vocab, hidden, dtype));
@@ -350,7 +414,7 @@ impl Lowering<'_> {
         }
         self.memory(add, MemoryKind::Add, rows, hidden, Scope::Layer, layers);
         // A norm after a branch casts the gradient of the branch.
-        if self.work.autocast && !self.arch.norm.placement.follows_branches() {
+        if self.autocasts() && !self.arch.norm.placement.follows_branches() {
             let [down, _] = self.casts(rows, hidden);
             self.push(Role::Autocast, Phase::Backward, down, layers);
         }
@@ -371,7 +435,7 @@ impl Lowering<'_> {
             let kind = MemoryKind::CrossEntropy;
             let rows = work.rank_tokens();
             self.memory(Role::Loss, kind, rows, head.outputs, edge, 1);
-            if work.autocast {
+            if self.autocasts() {
                 // The loss takes logarithms of probabilities in fp32.
                 let [down, up] = self.casts(rows, head.outputs);
                 self.push(Role::HeadAutocast, Phase::Forward, up, 1);
@@ -383,9 +447,7 @@ impl Lowering<'_> {
     fn optimizer_and_collectives(&mut self) {
         let (arch, work, stage) = (self.arch, self.work, self.stage);
         if work.trains() {
-            let shards = Shards::of(work);
-            let owned = rank_parameters(arch, shards, stage, work.pp == 1, true);
-            let experts = rank_expert_parameters(arch, shards, stage);
+            let [owned, experts] = work.trained(arch, stage, work.pp == 1, true);
             let updated = if work.zero > 0 {
                 let replicas = work.expert_data_group().size;
                 (owned - experts).div_ceil(work.data_group().size) + experts.div_ceil(replicas)
