@@ -6,17 +6,19 @@ transferred or roofline. Nothing here needs a network or a GPU.
 """
 
 import base64 as _base64
+import inspect as _inspect
 import json as _json
+import keyword as _keyword
 import os as _os
+import warnings as _warnings
 
 from shapewise import _shapewise
 from shapewise._report import Record, Report, Times, _report_class
 from shapewise._shapewise import RequestError, __version__
 
 _DESCRIBED = _json.loads(_shapewise.questions())
-_CLASSES = {
-    question["name"]: _report_class(question) for question in _DESCRIBED["questions"]
-}
+_QUESTIONS = {question["name"]: question for question in _DESCRIBED["questions"]}
+_CLASSES = {name: _report_class(question) for name, question in _QUESTIONS.items()}
 globals().update({report.__name__: report for report in _CLASSES.values()})
 
 
@@ -26,8 +28,25 @@ def ask(question, /, **options):
 
 
 def _ask(question, options, model=None):
+    options = {key: _joined(question, key, value) for key, value in options.items()}
     answer = _shapewise.ask(question, _encoded(_given(options)), model)
     return _CLASSES[question](answer)
+
+
+def _options(question):
+    """The schemas of the options of a question, by name."""
+    described = _QUESTIONS[question]
+    options = dict(_DESCRIBED["schemas"].get(described["request"], {}).get("properties", {}))
+    if options.pop("workload", None):
+        options |= _DESCRIBED["schemas"]["WorkloadRequest"]["properties"]
+    return options | (_DESCRIBED["target"]["properties"] if described["has_target"] else {})
+
+
+def _joined(question, key, value):
+    """A list for an option that is a text with commas, such as `gpu=["h100", "h200"]`, as that text."""
+    is_list = isinstance(value, (list, tuple)) and not any(isinstance(part, (dict, list)) for part in value)
+    schema = _options(question).get(key, {}) if is_list else {}
+    return value if not schema or "array" in _encoded(schema) else ",".join(map(str, value))
 
 
 def _plain(value):
@@ -108,6 +127,23 @@ def predict_graph(graph, **options):
     return _ask("predict_graph", options | given)
 
 
+def predict_module(module, inputs, backward=False, **options):
+    """The kernels of one call of a `torch.nn.Module`, as PyTorch launches them in eager mode.
+
+    `inputs` is a tensor, a tuple of arguments or a dict of keyword arguments, of any device; nothing is computed.
+    `backward` adds the kernels of the backward pass. What is not timed is named in a warning.
+    """
+    from shapewise import _module
+
+    is_named = isinstance(inputs, dict)
+    arguments = () if is_named else inputs if isinstance(inputs, tuple) else (inputs,)
+    ops, others = _module.operators(module, arguments, inputs if is_named else {}, backward)
+    if others:
+        named = ", ".join(f"{name} ({count} times)" for name, count in others.items())
+        _warnings.warn(f"not timed: {named}", stacklevel=2)
+    return _ask("predict_graph", {"name": type(module).__name__} | options | {"ops": ops})
+
+
 class Model:
     """A transformer: a preset, the dict of a config.json, or the path of one."""
 
@@ -119,7 +155,9 @@ class Model:
 
     @classmethod
     def from_config(cls, config):
-        """Read a preset's name, the path of a config.json or of its folder, or its dict."""
+        """Read a preset's name, the path of a config.json or of its folder, its dict, or a config of transformers."""
+        if hasattr(config, "to_dict"):
+            config = config.to_dict()
         if isinstance(config, dict):
             return cls(_shapewise.Architecture.read(_json.dumps(config)), config)
         name = _os.fspath(config)
@@ -220,6 +258,32 @@ def presets():
     return _ask("presets", {})
 
 
+def _documented(function, question):
+    """Names every option in the signature and in the help of a function."""
+    own = _inspect.signature(function).parameters.values()
+    own = [each for each in own if each.kind is not _inspect.Parameter.VAR_KEYWORD]
+    names = {each.name for each in own} | {"architecture", "like", "onnx", "ops"}
+    options = {key: schema for key, schema in _options(question).items() if key not in names and key.isidentifier()}
+    options = {f"{key}_" if _keyword.iskeyword(key) else key: schema for key, schema in options.items()}
+    further = [_inspect.Parameter(key, _inspect.Parameter.KEYWORD_ONLY, default=None) for key in options]
+    function.__signature__ = _inspect.Signature([*own, *further])
+    lines = []
+    for key, schema in options.items():
+        said = [part["description"] for part in [schema, *schema.get("oneOf", [])] if "description" in part]
+        lines.append(f"{key}: {' '.join(said[0].split(chr(10) * 2)[0].split())}" if said else key)
+    function.__doc__ = "\n".join([_inspect.cleandoc(function.__doc__), "", *lines])
+
+
+for _name in ("predict_gemm", "predict_attention", "predict_graph", "search", "calibrate"):
+    _documented(globals()[_name], _name)
+_documented(predict_module, "predict_graph")
+for _function, _name in (("predict", "predict_model"), ("sweep", "sweep_model")):
+    _documented(getattr(Model, _function), _name)
+for _name in ("check", "plan", "compare"):
+    _documented(globals()[_name], _name)
+    _documented(getattr(Model, _name), _name)
+_documented(Model.search, "search")
+
 __all__ = [
     "Model",
     "Record",
@@ -237,6 +301,7 @@ __all__ = [
     "predict_attention",
     "predict_gemm",
     "predict_graph",
+    "predict_module",
     "presets",
     "search",
     "sweep",

@@ -13,6 +13,11 @@ def _wrapped(value):
     return value
 
 
+def _plain(keys):
+    """What is neither an object nor a list."""
+    return {key: value for key, value in keys.items() if not isinstance(value, (dict, list))}
+
+
 class Record:
     """An object inside a report: `record.key` and `record["key"]` are the same."""
 
@@ -64,32 +69,38 @@ class Record:
 class Report:
     """The answer to a question: its keys are attributes, `str()` of it is what the program prints."""
 
-    __slots__ = ("_answer", "_document")
+    __slots__ = ("_answer", "_document", "_keys")
     _rows = None
 
     def __init__(self, answer):
         self._answer = answer
         self._document = None
+        self._keys = None
+
+    def _read(self):
+        if self._keys is None:
+            self._keys = self.to_dict()
+        return self._keys
 
     def __getattr__(self, key):
         if key.startswith("_"):
             raise AttributeError(key)
-        found = self._answer.key(key)
-        if found is None:
-            keys = ", ".join(self.to_dict())
-            raise AttributeError(f"{type(self).__name__} has no key {key!r}; keys: {keys}")
-        return _wrapped(json.loads(found))
+        if key not in self._read():
+            raise AttributeError(f"{type(self).__name__} has no key {key!r}; keys: {', '.join(self._keys)}")
+        return _wrapped(self._keys[key])
 
     def __dir__(self):
-        return [*super().__dir__(), *self.to_dict()]
+        return [*super().__dir__(), *self._read()]
 
     def __str__(self):
         return self._answer.text()
 
+    def _repr_markdown_(self):
+        return self._answer.markdown()
+
     def __repr__(self):
-        keys = self.to_dict().items()
-        short = {key: value for key, value in keys if not isinstance(value, (dict, list))}
-        shown = ", ".join(f"{key}={value!r}" for key, value in short.items() if key != "schema")
+        keys = _plain(self._read()).items()
+        shown = ", ".join(f"{key}={value!r}" for key, value in keys if key != "schema")
         return f"{type(self).__name__}({shown})"
 
     def __eq__(self, other):
@@ -98,7 +109,7 @@ class Report:
     __hash__ = None
 
     def __reduce__(self):
-        return _restored, (type(self).__name__, self._rows, self.to_json(), str(self))
+        return _restored, (type(self).__name__, self._rows, self.to_json(), str(self), self._repr_markdown_())
 
     def to_dict(self):
         """The whole document: that of the command line's `--format json`."""
@@ -114,18 +125,24 @@ class Report:
         """Its rows as a pandas data frame; keys of objects are joined with a dot."""
         import pandas
 
-        document = self.to_dict()
-        return pandas.json_normalize(document[self._rows] if self._rows else document)
+        if self._rows is None:
+            return pandas.json_normalize(self._read())
+        first, *inner = self._rows.split(".")
+        rows = self._read()[first]
+        for name in inner:
+            rows = [_plain(row) | entry for row in rows for entry in row[name]]
+        return pandas.json_normalize(rows)
 
 
 class _Stored:
     """A report that came from another process."""
 
-    __slots__ = ("_json", "_text")
+    __slots__ = ("_json", "_markdown", "_text")
 
-    def __init__(self, document, text):
+    def __init__(self, document, text, markdown):
         self._json = document
         self._text = text
+        self._markdown = markdown
 
     def json(self):
         return self._json
@@ -133,13 +150,12 @@ class _Stored:
     def text(self):
         return self._text
 
-    def key(self, name):
-        document = json.loads(self._json)
-        return json.dumps(document[name]) if name in document else None
+    def markdown(self):
+        return self._markdown
 
 
-def _restored(name, rows, document, text):
-    return _report_class({"report": name, "rows": rows})(_Stored(document, text))
+def _restored(name, rows, document, text, markdown):
+    return _report_class({"report": name, "rows": rows})(_Stored(document, text, markdown))
 
 
 _classes = {}

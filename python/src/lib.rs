@@ -63,14 +63,14 @@ impl Answer {
         py.detach(|| self.0.json())
     }
 
-    /// One key of the document; none where it has no such key.
-    fn key(&self, name: &str) -> Option<String> {
-        self.0.key(name)
-    }
-
     /// What the command line prints.
     fn text(&self, py: Python<'_>) -> String {
         py.detach(|| self.0.text())
+    }
+
+    /// The same with tables of Markdown.
+    fn markdown(&self, py: Python<'_>) -> String {
+        py.detach(|| self.0.markdown())
     }
 }
 

@@ -119,6 +119,9 @@ class Stubs:
             for key, value in self.target.items():
                 kind = self.type(value, None).replace(" | None", "")
                 options[key] = (kind, False, value.get("description", ""))
+        if question["name"] == "compare":
+            _, *rest = options["gpu"]
+            options["gpu"] = ("str | Sequence[str]", *rest)
         return options
 
 
@@ -202,6 +205,7 @@ class Report:
         """The whole document as text."""
     def to_frame(self) -> Any:
         """Its rows as a pandas data frame; keys of objects are joined with a dot."""
+    def _repr_markdown_(self) -> str: ...
 
 class Times:
     """Predicted times of many operators, in the shape that their sizes broadcast to."""
@@ -247,10 +251,13 @@ def written():
         del options[key]
     name = "predict_graph"
     parts.append(function(name, options, report[name], doc(name), ("graph",)))
+    module = {"module": ("Any", True, ""), "inputs": ("Any", True, ""), "backward": ("bool", False, "")}
+    options = module | {key: option for key, option in options.items() if key not in ("graph", "dims")}
+    parts.append(function("predict_module", options, report[name], doc("predict_module"), tuple(module)))
     model = ["class Model:", docstring(shapewise.Model.__doc__)]
     model.append(
         "    @classmethod\n"
-        "    def from_config(cls, config: str | PathLike[str] | dict[str, Any]) -> Model:\n"
+        "    def from_config(cls, config: Any) -> Model:\n"
         + docstring(shapewise.Model.from_config.__doc__, indent=" " * 8)
     )
     for name, kind in (("name", "str"), ("parameters", "int")):

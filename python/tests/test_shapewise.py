@@ -1,6 +1,7 @@
 """The wheel as people meet it: arrays, models, reports, errors."""
 
 import importlib.util
+import inspect
 import json
 import pickle
 import re
@@ -191,6 +192,71 @@ def test_rows_are_data_frames():
     assert len(shapewise.gpus().to_frame()) > 20
     times = shapewise.predict_gemm([8, 16], 8, 8).to_frame()
     assert list(times.columns) == ["m", "time_us", "low_us", "high_us", "tier"]
+
+
+    plan = shapewise.plan("llama-3-8b", "8:16", gpu="h100")
+    layouts = plan.to_frame()
+    assert set(layouts["gpus"]) == {8, 16} and "workload.tp" in layouts.columns
+
+
+def test_reports_are_markdown_in_notebooks():
+    report = shapewise.check("gpt3-2.7b", gpu="a100")
+    page = report._repr_markdown_()
+    assert "| rule | verdict |" in page and page.count("```") % 2 == 0
+    assert pickle.loads(pickle.dumps(report))._repr_markdown_() == page
+
+
+def test_lists_and_objects_are_taken_where_they_are_meant():
+    both = shapewise.compare("llama-3-8b", 8, gpu=["h100", "h200"])
+    assert [each.gpu for each in both.compared] == ["h200", "h100"]
+    assert both == shapewise.compare("llama-3-8b", 8, gpu="h100,h200")
+    swept = shapewise.sweep("gemm", m=[64, 128], n=256, k=256)
+    assert [point.value for point in swept.points] == [64, 128]
+
+    class Config:
+        def to_dict(self):
+            return LLAMA
+
+    assert shapewise.Model.from_config(Config()).parameters == shapewise.Model.from_config(LLAMA).parameters
+
+
+def test_help_names_every_option():
+    for function, option in (
+        (shapewise.predict_gemm, "layout"),
+        (shapewise.search, "tokens"),
+        (shapewise.Model.predict, "context"),
+        (shapewise.plan, "gpu"),
+    ):
+        parameter = inspect.signature(function).parameters[option]
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert f"\n{option}: " in function.__doc__
+
+
+def test_a_module_is_its_kernels():
+    torch = pytest.importorskip("torch")
+    layer = torch.nn.Sequential(torch.nn.Linear(4096, 11008), torch.nn.GELU(), torch.nn.Linear(11008, 4096)).bfloat16()
+    tokens = torch.zeros(8, 2048, 4096, dtype=torch.bfloat16)
+    forward = shapewise.predict_module(layer, tokens, gpu="h100")
+    gemms = [line for line in forward.lines if line.op["kind"] == "gemm"]
+    assert [(line.op.m, line.op.n, line.op.k, line.op.layout) for line in gemms] == [
+        (16384, 11008, 4096, "tn"),
+        (16384, 4096, 11008, "tn"),
+    ]
+    assert gemms[0].each_us == shapewise.predict_gemm(16384, 11008, 4096, gpu="h100", dtype="bf16", layout="tn").time_us
+    both = shapewise.predict_module(layer, (tokens,), backward=True, gpu="h100")
+    products = sum(line.count for line in both.lines if line.op["kind"] == "gemm")
+    assert products == 5 and 2 < both.time_us / forward.time_us < 4
+    assert layer[0].weight.device.type == "cpu" and layer[0].weight.grad is None
+
+    class Attention(torch.nn.Module):
+        def forward(self, query, key):
+            return torch.nn.functional.scaled_dot_product_attention(query, key, key, is_causal=True, enable_gqa=True)
+
+    heads = {"query": torch.zeros(2, 32, 4096, 128).half(), "key": torch.zeros(2, 8, 4096, 128).half()}
+    (line,) = shapewise.predict_module(Attention(), heads, gpu="h100").lines
+    assert line.op.kind == "attention" and (line.op.kv_heads, line.op.causal) == (8, True)
+    with pytest.warns(UserWarning, match="aten::convolution"):
+        shapewise.predict_module(torch.nn.Sequential(torch.nn.Conv1d(8, 8, 3), torch.nn.GELU()), torch.zeros(1, 8, 64))
 
 
 def test_models_and_reports_go_through_pickles():

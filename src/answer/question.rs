@@ -10,7 +10,6 @@ use crate::answer::{catalog, sweep};
 use crate::arch::Architecture;
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
-use crate::report::AnyReport;
 use crate::report::check::CheckReport;
 use crate::report::graph::GraphReport;
 use crate::report::operator::OperatorReport;
@@ -19,6 +18,7 @@ use crate::report::plan::{CompareReport, PlanReport};
 use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
 use crate::report::sweep::SweepReport;
+use crate::report::{AnyReport, Report};
 use crate::request::json::{self, Bodied, BodyTraits, NoRequest};
 use crate::request::{
     ArchitectureRequest, AttentionRequest, GemmRequest, GraphRequest, ModelRequest, OperatorRequest, PlanRequest,
@@ -45,8 +45,6 @@ pub struct Question {
     pub answer: &'static str,
     /// A request as JSON; `None` if there is nothing to choose.
     pub example: Option<&'static str>,
-    /// The key of its report that is a list of rows.
-    pub rows: Option<&'static str>,
     /// What answering takes.
     pub load: Load,
     asks: &'static dyn Asks,
@@ -186,6 +184,9 @@ trait Asks: Sync {
 
     fn report(&self) -> Described;
 
+    /// The lists of the report whose entries are its rows.
+    fn lists(&self) -> &'static [&'static str];
+
     fn body(&self) -> BodyTraits;
 
     fn read(&self, body: Value, context: Arc<dyn Context>) -> Result<Work<Box<dyn AnyReport>>>;
@@ -194,13 +195,17 @@ trait Asks: Sync {
 /// A question by the function that answers it.
 struct By<Q, R>(fn(Asked<Q>) -> Result<Work<R>>);
 
-impl<Q: Bodied + ToSchema + 'static, R: AnyReport + ToSchema + 'static> Asks for By<Q, R> {
+impl<Q: Bodied + ToSchema + 'static, R: Report + Send + Sync + ToSchema + 'static> Asks for By<Q, R> {
     fn request(&self) -> Described {
         described::<Q>()
     }
 
     fn report(&self) -> Described {
         described::<R>()
+    }
+
+    fn lists(&self) -> &'static [&'static str] {
+        R::LISTS
     }
 
     fn body(&self) -> BodyTraits {
@@ -252,7 +257,6 @@ impl Question {
             summary: "Predict one GEMM.",
             answer: "The time of the GEMM",
             example: Some(r#"{"m": 8192, "n": 4096, "k": 4096}"#),
-            rows: None,
             load: Load::Moment,
             asks: &By(predict_operator::<GemmRequest>),
         },
@@ -264,7 +268,6 @@ impl Question {
             example: Some(
                 r#"{"batch": 4, "heads": 32, "kv_heads": 8, "seq_q": 2048, "head_dim": 128, "causal": true}"#,
             ),
-            rows: None,
             load: Load::Moment,
             asks: &By(predict_operator::<AttentionRequest>),
         },
@@ -274,7 +277,6 @@ impl Question {
             summary: "Predict one step of a whole model, operator by operator.",
             answer: "The time of the step",
             example: Some(r#"{"architecture": "llama-3-8b", "workload": {"mode": "decode"}}"#),
-            rows: Some("lines"),
             load: Load::Moment,
             asks: &By(predict_model),
         },
@@ -288,7 +290,6 @@ impl Question {
                     {"kind": "gemm", "m": 4096, "n": 11008, "k": 4096, "count": 32},
                     {"kind": "memory", "function": "rms_norm", "rows": 4096, "cols": 4096, "count": 65}]}"#,
             ),
-            rows: Some("lines"),
             load: Load::Job,
             asks: &By(predict_graph),
         },
@@ -298,7 +299,6 @@ impl Question {
             summary: "Judge a shape by the sizing rules: what is broken, what it costs, what fixes it.",
             answer: "What every rule says",
             example: Some(r#"{"architecture": "gpt2", "gpu": "a100"}"#),
-            rows: Some("rules"),
             load: Load::Job,
             asks: &By(check),
         },
@@ -308,7 +308,6 @@ impl Question {
             summary: "Judge one GEMM by the sizing rules: what bounds it and which near size is faster.",
             answer: "What every rule on a GEMM says",
             example: Some(r#"{"m": 4096, "n": 11006, "k": 4096, "gpu": "h100"}"#),
-            rows: Some("rules"),
             load: Load::Moment,
             asks: &By(check_operator::<GemmRequest>),
         },
@@ -318,7 +317,6 @@ impl Question {
             summary: "Judge one fused attention by the sizing rules: what bounds it and which near size is faster.",
             answer: "What every rule on attention says",
             example: Some(r#"{"batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 80, "causal": true}"#),
-            rows: Some("rules"),
             load: Load::Moment,
             asks: &By(check_operator::<AttentionRequest>),
         },
@@ -328,7 +326,6 @@ impl Question {
             summary: "Find the fastest architecture for a number of parameters.",
             answer: "Ranked shapes",
             example: Some(r#"{"params": "350M", "top": 3, "export": true}"#),
-            rows: Some("shapes"),
             load: Load::Search,
             asks: &By(search),
         },
@@ -338,7 +335,6 @@ impl Question {
             summary: "Find the fastest layout of a model over a number of GPUs.",
             answer: "Ranked layouts for each number of GPUs",
             example: Some(r#"{"architecture": "llama-3-70b", "gpu": "h100", "gpus": 64}"#),
-            rows: Some("plans"),
             load: Load::Job,
             asks: &By(plan),
         },
@@ -348,7 +344,6 @@ impl Question {
             summary: "Hold GPUs beside each other, each with its best layout; `gpu` names several with commas between them, or `all`.",
             answer: "The best layout on each GPU",
             example: Some(r#"{"architecture": "llama-3-8b", "gpu": "h100,h200,b200", "gpus": 8}"#),
-            rows: Some("compared"),
             load: Load::Job,
             asks: &By(compare),
         },
@@ -358,7 +353,6 @@ impl Question {
             summary: "Predict one GEMM along one of its sizes.",
             answer: "The curve",
             example: Some(r#"{"m": 2304, "n": "1536:6144:64", "k": 4096}"#),
-            rows: Some("points"),
             load: Load::Job,
             asks: &By(sweep_operator::<GemmRequest>),
         },
@@ -368,7 +362,6 @@ impl Question {
             summary: "Predict one fused attention along one of its sizes.",
             answer: "The curve",
             example: Some(r#"{"batch": 4, "heads": "8:32:8", "seq_q": 2048, "head_dim": 128}"#),
-            rows: Some("points"),
             load: Load::Job,
             asks: &By(sweep_operator::<AttentionRequest>),
         },
@@ -378,7 +371,6 @@ impl Question {
             summary: "Predict one step of a whole model along one of its sizes.",
             answer: "The curve",
             example: Some(r#"{"architecture": "gpt2", "vocab": "50257:50304:47"}"#),
-            rows: Some("points"),
             load: Load::Job,
             asks: &By(sweep_model),
         },
@@ -394,7 +386,6 @@ impl Question {
                     {"model": "llama-3.2-3b", "gpu": "h100", "mode": "train", "batch": 2, "seq": 4096, "seconds": 0.55},
                     {"model": "qwen3-4b", "gpu": "h100", "mode": "train", "batch": 2, "seq": 4096, "seconds": 0.75}]}"#,
             ),
-            rows: Some("constants"),
             load: Load::Job,
             asks: &By(|asked: Asked<crate::request::CalibrateRequest>| {
                 work(move |_| answer::calibrate::run(&asked.request))
@@ -406,7 +397,6 @@ impl Question {
             summary: "List the known GPUs.",
             answer: "Every GPU",
             example: None,
-            rows: Some("gpus"),
             load: Load::Moment,
             asks: &By(|_: Asked<NoRequest>| work(|_| Ok(catalog::gpus()))),
         },
@@ -416,7 +406,6 @@ impl Question {
             summary: "List the models that are built in, with their errors on held-out shapes.",
             answer: "Every model",
             example: None,
-            rows: Some("models"),
             load: Load::Moment,
             asks: &By(|_: Asked<NoRequest>| work(|_| catalog::models())),
         },
@@ -426,7 +415,6 @@ impl Question {
             summary: "List the published architectures that have a name here.",
             answer: "Every preset",
             example: None,
-            rows: Some("presets"),
             load: Load::Moment,
             asks: &By(|_: Asked<NoRequest>| work(|_| Ok(catalog::presets()))),
         },
@@ -497,7 +485,7 @@ impl Question {
             .map(|question| {
                 json!({
                     "name": question.name,
-                    "rows": question.rows,
+                    "rows": question.asks.lists().first(),
                     "has_target": question.body().has_target,
                     "request": question.example.map(|_| named(question.request())),
                     "report": named(question.report()),
@@ -534,7 +522,7 @@ mod tests {
             let report = question["report"].as_str().unwrap();
             let schema = &described["schemas"][report];
             assert!(schema.is_object(), "{question}");
-            if let Some(rows) = question["rows"].as_str() {
+            if let Some(rows) = question["rows"].as_str().and_then(|rows| rows.split('.').next()) {
                 assert!(schema["properties"][rows].is_object(), "{question} {schema}");
             }
         }
@@ -551,9 +539,6 @@ mod tests {
         let report = ask("predict_model", body).unwrap();
         let nested = json!({"architecture": "gpt2", "gpu": "a100", "workload": {"mode": "decode", "batch": 4}});
         assert_eq!(report.json(), ask("predict_model", nested).unwrap().json());
-        let document: Value = serde_json::from_str(&report.json()).unwrap();
-        let time = report.key("time_us").unwrap();
-        assert_eq!(time, document["time_us"].to_string());
         for (name, body, field) in [
             ("predict_gemm", json!({"m": 1, "n": 1}), "k"),
             ("check", json!({"architecture": "gpt2", "tp": 0}), "workload.tp"),

@@ -72,6 +72,10 @@ pub struct View {
 pub enum Format {
     /// Tables for people.
     Text,
+    /// The same in Markdown.
+    Md,
+    /// The rows of the main table, with units in the heading and every digit.
+    Csv,
     /// One JSON document with units in its keys, `"schema": 1`.
     Json,
     /// Broken rules of `check` in SARIF 2.1.0, for code hosts.

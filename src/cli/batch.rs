@@ -8,6 +8,7 @@ use crate::cli::FAILED;
 use crate::cli::args::BatchArgs;
 use crate::cli::args::Format;
 use crate::cli::args::View;
+use crate::cli::csv as table;
 use crate::cli::one_line;
 use crate::cli::say;
 use crate::cli::target::answering;
@@ -33,7 +34,14 @@ const LONGEST_LINE: u64 = 4 << 20;
 /// The most bytes of an array, which is read before its first object is answered.
 const LONGEST_ARRAY: u64 = 64 << 20;
 
+/// The heading of answers as CSV.
+const HEADING: [&str; 6] = ["line", "time_us", "low_us", "high_us", "tier", "error"];
+
 pub(super) fn run(args: &BatchArgs, view: View) -> Result<Answer> {
+    if view.format == Format::Md {
+        let allowed = "text, csv or json for a batch";
+        return Err(Error::field("command line", "--format", "md", allowed));
+    }
     let name = args.file.display().to_string();
     let mut input: Box<dyn BufRead> = match args.file == Path::new("-") {
         true => Box::new(io::stdin().lock()),
@@ -58,6 +66,9 @@ pub(super) fn run(args: &BatchArgs, view: View) -> Result<Answer> {
         refused: 0,
         code: DONE,
     };
+    if view.format == Format::Csv && !lines.print(&table::line(HEADING))? {
+        return Ok(String::new().into());
+    }
     match begin {
         Some(b'{') => lines.read_json(input)?,
         Some(b'[') => lines.read_array(input)?,
@@ -201,24 +212,37 @@ impl Lines<'_> {
                 Err(Error::infeasible("a bug of shapewise, named above"))
             })
         });
-        let text = match body {
-            Ok(report) => match self.view.format {
-                Format::Text => short(line, &*report),
-                _ => one_line(&report.json()),
-            },
+        let error = match &body {
+            Ok(_) => String::new(),
             Err(error) => {
                 self.refused += 1;
                 self.code = self.code.max(FAILED);
-                let error = json::in_keys(&error.to_string());
-                say(&format!("{}:{line}: {error}", self.name));
-                match self.view.format {
-                    Format::Text => format!("{line:>8}  no answer\n"),
-                    _ => {
-                        format!("{}\n", json!({"schema": SCHEMA, "line": line, "error": error}))
-                    }
-                }
+                json::in_keys(&error.to_string())
             }
         };
+        if !error.is_empty() {
+            say(&format!("{}:{line}: {error}", self.name));
+        }
+        let text = match (self.view.format, &body) {
+            (Format::Text, Ok(report)) => short(line, &**report),
+            (Format::Text, Err(_)) => format!("{line:>8}  no answer\n"),
+            (Format::Csv, _) => {
+                let answer = body.ok().map(|report| document(&*report)).unwrap_or_default();
+                let cell = |key: &&str| match *key {
+                    "line" => line.to_string(),
+                    "error" => error.clone(),
+                    key => table::text(&answer[key]),
+                };
+                table::line(HEADING.iter().map(cell))
+            }
+            (_, Ok(report)) => one_line(&report.json()),
+            (_, Err(_)) => format!("{}\n", json!({"schema": SCHEMA, "line": line, "error": error})),
+        };
+        self.print(&text)
+    }
+
+    /// Prints a text; false if the reader is gone.
+    fn print(&self, text: &str) -> Result<bool> {
         match io::stdout().lock().write_all(text.as_bytes()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -274,17 +298,15 @@ fn cell(key: &str, text: &str) -> Value {
 
 /// The time of one line with its interval, the tier of most of it, and what was asked.
 fn short(line: u64, report: &dyn AnyReport) -> String {
-    let [time, low, high] = ["time_us", "low_us", "high_us"].map(|key| {
-        let number = report.key(key).and_then(|text| text.parse().ok());
-        Seconds::from_micros(number.unwrap_or(f64::NAN)).to_string()
-    });
-    let tier = report.key("tier").unwrap_or_default();
-    let tier = main_tier(report).unwrap_or_else(|| tier.trim_matches('"').to_owned());
+    let answer = document(report);
+    let time = |key: &str| Seconds::from_micros(answer[key].as_f64().unwrap_or(f64::NAN)).to_string();
+    let [time, low, high] = ["time_us", "low_us", "high_us"].map(time);
+    let tier = main_tier(&answer).unwrap_or_else(|| answer["tier"].as_str().unwrap_or_default().to_owned());
     let text = report.text();
     let mut heading = text.lines();
     // The first line of an operator is its shape; a model's name is followed by its workload.
     let subject = heading.next().unwrap_or_default();
-    let subject = match (report.key("workload"), heading.next()) {
+    let subject = match (answer.get("workload"), heading.next()) {
         (Some(_), Some(workload)) => {
             let name = subject.split_once(" (").map_or(subject, |(name, _)| name);
             format!("{name}, {workload}")
@@ -294,10 +316,14 @@ fn short(line: u64, report: &dyn AnyReport) -> String {
     format!("{line:>8}  {time:>10}  ({low} to {high})  {tier:<11}  {subject}\n")
 }
 
-/// The tier of most of the time of a step; none of an operator.
-fn main_tier(report: &dyn AnyReport) -> Option<String> {
-    let shares: Map<String, Value> = serde_json::from_str(&report.key("tier_shares")?).ok()?;
+fn document(report: &dyn AnyReport) -> Value {
+    serde_json::from_str(&report.json()).expect("reports are JSON")
+}
+
+/// The tier of most of the time of a step; `None` of an operator.
+fn main_tier(answer: &Value) -> Option<String> {
     let share = |value: &Value| value.as_f64().unwrap_or_default();
+    let shares = answer.get("tier_shares")?.as_object()?;
     let most = shares.iter().max_by(|a, b| share(a.1).total_cmp(&share(b.1)))?;
     Some(format!("{} {:.0} %", most.0, 100.0 * share(most.1)))
 }

@@ -10,6 +10,7 @@ use crate::cli::args::CheckOperator;
 use crate::cli::args::CheckOperatorArgs;
 use crate::cli::args::Format;
 use crate::cli::args::View;
+use crate::cli::csv;
 use crate::cli::one_line;
 use crate::cli::render;
 use crate::cli::say;
@@ -37,7 +38,7 @@ pub(super) fn run(check: &Check, view: View) -> Result<Answer> {
 
 fn operator<R: OperatorRequest + Args + Clone>(args: &CheckOperatorArgs<R>, view: View) -> Result<Answer> {
     if view.format == Format::Sarif {
-        let allowed = "text or json for one operator";
+        let allowed = "text, md, csv or json for one operator";
         return Err(Error::field("command line", "--format", "sarif", allowed));
     }
     let report = target::answer(question::check_operator, &args.subject)?;
@@ -68,7 +69,8 @@ fn models(args: &CheckArgs, view: View) -> Result<Answer> {
         (Format::Sarif, all) => format!("{:#}\n", sarif::document(all)),
         (_, [(_, only)]) if args.others.is_empty() => render(only, view),
         (Format::Json, all) => all.iter().map(|(_, report)| one_line(&report.json())).collect(),
-        (Format::Text, all) => {
+        (Format::Csv, all) => csv::table(all.iter().map(|(name, report)| (Some(name.as_str()), report))),
+        (Format::Text | Format::Md, all) => {
             let texts: Vec<_> = all.iter().map(|(_, report)| render(report, view)).collect();
             texts.join("\n")
         }

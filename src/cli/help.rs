@@ -51,7 +51,7 @@ const EXAMPLES: [(&str, [&str; 2]); 27] = [
     ),
     (
         "predict batch",
-        ["requests.jsonl --gpu h100", "requests.csv --format json"],
+        ["requests.jsonl --gpu h100", "requests.csv --format csv"],
     ),
     (
         "predict graph",
@@ -97,7 +97,7 @@ const EXAMPLES: [(&str, [&str; 2]); 27] = [
         "sweep gemm",
         [
             "-m 2304 -n 1536:6144:64 -k 4096 --gpu a100",
-            "-m 4096 -n 4096,8192,11008 -k 4096 --csv rates.csv",
+            "-m 4096 -n 4096,8192,11008 -k 4096 --format csv",
         ],
     ),
     (

@@ -9,6 +9,8 @@ mod batch;
 
 mod check;
 
+mod csv;
+
 #[cfg(feature = "dataset")]
 mod evaluate;
 
@@ -147,7 +149,7 @@ impl From<String> for Answer {
 /// Runs one command.
 fn execute(cli: &Cli) -> Result<Answer> {
     if cli.view.format == Format::Sarif && !matches!(cli.command, Command::Check(_)) {
-        let allowed = "text or json; check alone has sarif";
+        let allowed = "text, md, csv or json; check alone has sarif";
         return Err(Error::field("command line", "--format", "sarif", allowed));
     }
     let text = match &cli.command {
@@ -210,6 +212,8 @@ fn execute(cli: &Cli) -> Result<Answer> {
 fn render(report: &impl Report, view: View) -> String {
     match view.format {
         Format::Text => report.shown((!view.wide).then(width)),
+        Format::Md => report.markdown(),
+        Format::Csv => csv::table([(None, report)]),
         Format::Json | Format::Sarif => report.json(),
     }
 }

@@ -3,7 +3,7 @@
 use crate::answer::{question, sweep};
 use crate::cli::args::{FileArgs, Sweep, Targeted, View};
 use crate::cli::target::{answer, predicting, timings};
-use crate::cli::{output, render};
+use crate::cli::{csv, output, render};
 use crate::error::Result;
 use crate::report::plot;
 use crate::report::sweep::SweepReport;
@@ -32,7 +32,7 @@ fn operator<R: OperatorRequest + Args>(args: &Targeted<R>) -> Result<SweepReport
 fn write(report: &SweepReport, files: &FileArgs) -> Result<()> {
     let mut contents = Vec::new();
     if let Some(path) = &files.csv {
-        contents.push((path, report.csv().into_bytes()));
+        contents.push((path, csv::table([(None, report)]).into_bytes()));
     }
     if let Some(path) = &files.plot {
         let picture = plot::render(&report.chart(), plot::Format::of(path)?)?;

@@ -70,6 +70,8 @@ impl CalibrationReport {
 }
 
 impl Report for CalibrationReport {
+    const LISTS: &'static [&'static str] = &["constants"];
+
     fn page(&self) -> String {
         let headings = [
             left("constant"),

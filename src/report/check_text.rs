@@ -25,6 +25,8 @@ pub(super) fn verdict_text(verdict: &str, severity: Option<&str>) -> String {
 }
 
 impl Report for CheckReport {
+    const LISTS: &'static [&'static str] = &["rules"];
+
     fn page(&self) -> String {
         let mut text = format!("{}\n{}", self.heading(), self.verdicts());
         for rule in self.rules.iter().filter(|rule| rule.verdict == "broken") {

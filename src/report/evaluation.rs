@@ -158,6 +158,8 @@ impl GroupKeys {
 }
 
 impl Report for EvaluationReport {
+    const LISTS: &'static [&'static str] = &["groups"];
+
     fn page(&self) -> String {
         let row = |first: [String; 4], errors: &ErrorKeys, last: String| {
             let mut cells = first.into_iter().chain(errors.cells()).chain([last]);

@@ -48,6 +48,8 @@ impl GpusReport {
 }
 
 impl Report for GpusReport {
+    const LISTS: &'static [&'static str] = &["gpus"];
+
     fn page(&self) -> String {
         let rows = self.gpus.iter().map(|gpu| {
             [
@@ -165,6 +167,8 @@ impl GpuReport {
 }
 
 impl Report for GpuReport {
+    const LISTS: &'static [&'static str] = &["figures"];
+
     fn page(&self) -> String {
         let mut text = format!("{}: {}\n", self.name, self.title);
         for (what, names) in [("also", &self.aliases), ("models", &self.models)] {

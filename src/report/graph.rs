@@ -149,6 +149,8 @@ impl GraphReport {
 }
 
 impl Report for GraphReport {
+    const LISTS: &'static [&'static str] = &["lines"];
+
     fn predicted(&self) -> usize {
         self.lines.len()
     }

@@ -67,6 +67,8 @@ pub struct KeptRows {
 }
 
 impl Report for ImportReport {
+    const LISTS: &'static [&'static str] = &["kept"];
+
     fn page(&self) -> String {
         let rows = self.kept.iter().map(|kept| {
             [

@@ -80,6 +80,8 @@ impl From<&PairErrors> for PairKeys {
 }
 
 impl Report for LossReport {
+    const LISTS: &'static [&'static str] = &["sets"];
+
     fn page(&self) -> String {
         let headings = [
             left("source"),

@@ -302,6 +302,8 @@ fn sets(outcome: &Outcome) -> Vec<SetRows> {
 }
 
 impl Report for MeasureReport {
+    const LISTS: &'static [&'static str] = &["sets"];
+
     fn page(&self) -> String {
         let rows = self.sets.iter().map(|set| {
             [

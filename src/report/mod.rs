@@ -27,8 +27,6 @@ pub mod graph;
 #[cfg(feature = "dataset")]
 pub mod import;
 
-mod key;
-
 #[cfg(feature = "dataset")]
 pub mod loss;
 
@@ -90,6 +88,10 @@ pub const SCHEMA: u32 = 1;
 
 /// A result that can be read by people and by programs.
 pub trait Report: Serialize + Sized {
+    /// The lists of the document whose entries are the lines of its CSV, an inner list after a dot; the document itself
+    /// is the only line if there are none.
+    const LISTS: &'static [&'static str] = &[];
+
     /// Sentences and marked tables, with a line break at the end.
     fn page(&self) -> String;
 
@@ -102,6 +104,11 @@ pub trait Report: Serialize + Sized {
     /// which columns of little importance are left out and named.
     fn shown(&self, width: Option<usize>) -> String {
         table::laid_out(&self.page(), width, true)
+    }
+
+    /// Tables of Markdown, and the text between them as it is.
+    fn markdown(&self) -> String {
+        table::markdown(&self.page())
     }
 
     /// One JSON document, with a line break at the end.
@@ -127,11 +134,11 @@ pub trait AnyReport: Send + Sync {
     /// Tables and sentences, with a line break at the end.
     fn text(&self) -> String;
 
+    /// The same with tables of Markdown.
+    fn markdown(&self) -> String;
+
     /// One JSON document, with a line break at the end.
     fn json(&self) -> String;
-
-    /// The JSON of one key of the document; none where it has no such key.
-    fn key(&self, name: &str) -> Option<String>;
 
     /// How many operators were predicted for it, equal ones once.
     fn predicted(&self) -> usize;
@@ -142,12 +149,12 @@ impl<R: Report + Send + Sync> AnyReport for R {
         Report::text(self)
     }
 
-    fn json(&self) -> String {
-        Report::json(self)
+    fn markdown(&self) -> String {
+        Report::markdown(self)
     }
 
-    fn key(&self, name: &str) -> Option<String> {
-        self.serialize(key::Of(name)).ok().flatten()
+    fn json(&self) -> String {
+        Report::json(self)
     }
 
     fn predicted(&self) -> usize {

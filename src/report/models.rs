@@ -106,6 +106,8 @@ impl From<&GroupErrors> for ErrorKeys {
 }
 
 impl Report for ModelsReport {
+    const LISTS: &'static [&'static str] = &["models"];
+
     fn page(&self) -> String {
         let rows = self.models.iter().map(|line| {
             [

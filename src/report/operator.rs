@@ -250,6 +250,8 @@ impl WaveCount {
 }
 
 impl Report for OperatorsReport {
+    const LISTS: &'static [&'static str] = &["ops"];
+
     fn predicted(&self) -> usize {
         self.ops.len()
     }

@@ -87,6 +87,8 @@ impl From<&OperatorDiagnosis> for OperatorRuleKeys {
 }
 
 impl Report for OperatorCheckReport {
+    const LISTS: &'static [&'static str] = &["rules"];
+
     fn predicted(&self) -> usize {
         1
     }

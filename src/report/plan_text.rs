@@ -11,6 +11,8 @@ use crate::units::{Bytes, Seconds, significant};
 const LEAST_CHANGE: f64 = 0.001;
 
 impl Report for PlanReport {
+    const LISTS: &'static [&'static str] = &["plans.layouts"];
+
     fn page(&self) -> String {
         let mut parts = vec![self.heading()];
         match &self.plans[..] {
@@ -413,6 +415,8 @@ impl RunKeys {
 }
 
 impl Report for CompareReport {
+    const LISTS: &'static [&'static str] = &["compared"];
+
     fn page(&self) -> String {
         let batch = match self.global_batch {
             Some(batch) => format!("steps of {} sequences of {} tokens", grouped(batch), grouped(self.seq)),

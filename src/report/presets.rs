@@ -38,6 +38,8 @@ impl PresetsReport {
 }
 
 impl Report for PresetsReport {
+    const LISTS: &'static [&'static str] = &["presets"];
+
     fn page(&self) -> String {
         let rows = self.presets.iter().map(|PresetLine { shape, .. }| {
             [

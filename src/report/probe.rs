@@ -153,6 +153,8 @@ impl ProbeReport {
 }
 
 impl Report for ProbeReport {
+    const LISTS: &'static [&'static str] = &["operators"];
+
     fn page(&self) -> String {
         let columns = [
             left("operator"),

@@ -265,6 +265,8 @@ impl RunKeys {
 }
 
 impl Report for RunsReport {
+    const LISTS: &'static [&'static str] = &["groups"];
+
     fn page(&self) -> String {
         let headings = [
             left("measure"),

@@ -34,6 +34,8 @@ const SHOWN: usize = 8;
 const GIB: f64 = (1_u64 << 30) as f64;
 
 impl Report for SearchReport {
+    const LISTS: &'static [&'static str] = &["shapes"];
+
     fn page(&self) -> String {
         let mut parts = vec![
             self.heading(),

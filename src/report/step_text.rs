@@ -23,6 +23,8 @@ use serde_json::Value;
 const EXECUTES_MORE: f64 = 1.15;
 
 impl Report for StepReport {
+    const LISTS: &'static [&'static str] = &["lines"];
+
     fn predicted(&self) -> usize {
         self.lines.len()
     }

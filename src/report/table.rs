@@ -116,20 +116,68 @@ fn marked(columns: &[Column], rows: impl Iterator<Item = Vec<String>>) -> String
 
 /// The text with its tables drawn and its lines wrapped, none wider than `width` characters where words allow it.
 pub(super) fn laid_out(text: &str, width: Option<usize>, coloured: bool) -> String {
-    let (mut fitted, mut rows): (String, Vec<Vec<&str>>) = (String::new(), Vec::new());
-    for line in text.lines().chain([""]) {
-        match line.strip_prefix(CELL) {
-            Some(row) => rows.push(row.split(CELL).collect()),
-            None => {
-                fitted += &drawn(&std::mem::take(&mut rows), width);
-                fitted += &wrapped(line, width);
+    let mut fitted = String::new();
+    for part in parts(text) {
+        match part {
+            Part::Line(line) => fitted += &wrapped(line, width),
+            Part::Table(rows) => fitted += &drawn(&rows, width),
+        }
+    }
+    let colour = |text: String, (mark, code): &(char, &str)| text.replace(*mark, if coloured { code } else { "" });
+    COLOURS.iter().fold(fitted, colour)
+}
+
+/// The text with its tables as those of Markdown, and the lines between them as code, which keeps their alignment.
+pub(super) fn markdown(text: &str) -> String {
+    let (mut page, mut is_code) = (String::new(), false);
+    let row = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+    for part in parts(text) {
+        match part {
+            Part::Line(line) if is_code || !line.is_empty() => {
+                page += if is_code { "" } else { "```text\n" };
+                page += &format!("{line}\n");
+                is_code = true;
+            }
+            Part::Line(_) => {}
+            Part::Table(rows) => {
+                if std::mem::take(&mut is_code) {
+                    page.truncate(page.trim_end().len());
+                    page += "\n```\n\n";
+                }
+                let (headings, rows) = rows.split_first().expect("a table has headings");
+                page += &row(&mut headings.iter().map(|heading| heading[2..].to_owned()));
+                let side = |heading: &&str| if heading.starts_with('r') { "---:" } else { "---" }.to_owned();
+                page += &row(&mut headings.iter().map(side));
+                page.extend(
+                    rows.iter()
+                        .map(|cells| row(&mut cells.iter().map(|cell| cell.replace('|', "\\|")))),
+                );
+                page.push('\n');
             }
         }
     }
-    // The line after the last.
-    fitted.truncate(fitted.len() - 1);
-    let colour = |text: String, (mark, code): &(char, &str)| text.replace(*mark, if coloured { code } else { "" });
-    COLOURS.iter().fold(fitted, colour)
+    page.truncate(page.trim_end().len());
+    page += if is_code { "\n```\n" } else { "\n" };
+    page.replace(COLOURS.map(|(mark, _)| mark), "")
+}
+
+/// A part of a marked text.
+enum Part<'a> {
+    Line(&'a str),
+    /// Headings with their marks, then rows.
+    Table(Vec<Vec<&'a str>>),
+}
+
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix(CELL), parts.last_mut()) {
+            (Some(row), Some(Part::Table(rows))) => rows.push(row.split(CELL).collect()),
+            (Some(row), _) => parts.push(Part::Table(vec![row.split(CELL).collect()])),
+            (None, _) => parts.push(Part::Line(line)),
+        }
+    }
+    parts
 }
 
 /// A line, broken at words; what follows its label is indented below itself.
@@ -350,6 +398,16 @@ mlp_up     12  fp8 with one
                 format!("{expected}\n")
             );
         }
+    }
+
+    #[test]
+    fn markdown_has_tables_and_keeps_the_lines_between() {
+        let rows = [["a|b".to_owned(), bad("1")]];
+        let text = format!("\n{}one   x\n\ntwo\n\n{0}", table([left("role"), right("n")], rows));
+        let drawn = "| role | n |\n| --- | ---: |\n| a\\|b | 1 |\n";
+        let expected = format!("{drawn}\n```text\none   x\n\ntwo\n```\n\n{drawn}");
+        assert_eq!(markdown(&text), expected);
+        assert_eq!(markdown("one\n"), "```text\none\n```\n");
     }
 
     #[test]

@@ -58,6 +58,8 @@ impl TrainingReport {
 }
 
 impl Report for TrainingReport {
+    const LISTS: &'static [&'static str] = &["heads.held_out"];
+
     fn page(&self) -> String {
         let mut lines = Vec::new();
         for head in &self.heads {

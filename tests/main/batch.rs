@@ -85,6 +85,15 @@ fn a_bad_line_is_named_and_keeps_its_place() {
         assert!(err.contains(&format!("-:{}: {sentence}", at + 1)), "{err}");
     }
     assert!(err.ends_with("3 of 5 lines of - have no answer\n"), "{err}");
+    let (code, out, _) = batch(input, &["--format", "csv"]);
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(
+        (code, lines.len(), lines[0]),
+        (Some(1), 6, "line,time_us,low_us,high_us,tier,error"),
+        "{out}"
+    );
+    assert!(lines[1].starts_with(&format!("1,{},", answers[0]["time_us"])), "{out}");
+    assert!(lines[2].starts_with("2,,,,,") && lines[2].contains("`m` is 0"), "{out}");
     refused("predict batch nowhere.jsonl", 1, &["nowhere.jsonl"]);
 }
 

@@ -164,7 +164,7 @@ fn files_are_written_and_named() {
     let line = format!("{WAVES} --gpu a100");
     let csv = written(&line, "--csv", &folder.path().join("waves.csv"));
     let csv = String::from_utf8(csv).unwrap();
-    assert!(csv.starts_with("n,alignment,time_us,low_us,high_us,tflops_per_s,"));
+    assert!(csv.starts_with("value,alignment,time_us,low_us,high_us,tflops_per_s,"));
     assert_eq!(csv.lines().count(), 74);
     let model = written(
         "sweep model gpt3-2.7b --heads 16:64",
@@ -172,7 +172,7 @@ fn files_are_written_and_named() {
         &folder.path().join("heads.csv"),
     );
     let model = String::from_utf8(model).unwrap();
-    assert!(model.starts_with("heads,alignment,head_dim,parameters,time_us,"));
+    assert!(model.starts_with("value,alignment,time_us,low_us,high_us,tflops_per_s,tokens_per_s,"));
     assert_eq!(model.lines().count(), 6);
     let svg = written(&line, "--plot", &folder.path().join("deep/waves.svg"));
     let svg = String::from_utf8(svg).unwrap();
@@ -268,7 +268,7 @@ fn own_timings_stand_beside_the_prediction() {
     assert!(String::from_utf8(plot).unwrap().contains("measured, made-up 1"));
     let csv = written(&own, "--csv", &folder.path().join("own.csv"));
     let csv = String::from_utf8(csv).unwrap();
-    assert_eq!(csv.lines().filter(|line| line.ends_with(",measured")).count(), 4);
+    assert_eq!(csv.lines().filter(|line| line.ends_with(",made-up 1")).count(), 4);
     let elsewhere = format!("{own} --layout nt");
     refused(&elsewhere, 1, &["no row of b200 lies on the sweep", "n"]);
 }

@@ -52,6 +52,43 @@ fn no_line_is_wider_than_the_terminal() {
     assert!(cut.count() >= 5, "tables leave columns out");
 }
 
+#[test]
+fn every_answer_is_a_table_for_other_programs_and_for_markdown() {
+    for line in TABLES {
+        let text = data(&format!("{line} --format csv"));
+        let mut table = csv::Reader::from_reader(text.as_bytes());
+        let heading = table.headers().expect(line).clone();
+        let rows: Vec<_> = table.records().map(|row| row.expect(line)).collect();
+        assert!(!rows.is_empty() && heading.len() > 1, "{line}: {text}");
+        // What JSON has as an object is a cell for each of its values.
+        assert!(
+            !rows.iter().flatten().any(|cell| cell.starts_with('{')),
+            "{line}: {text}"
+        );
+        let page = data(&format!("{line} --format md"));
+        let fences = page.lines().filter(|line| line.starts_with("```")).count();
+        assert_eq!(fences % 2, 0, "{line}: {page}");
+        let mut is_code = false;
+        for shown in page.lines() {
+            is_code ^= shown.starts_with("```");
+            assert!(
+                is_code || shown.is_empty() || shown.starts_with("```") || shown.starts_with("| "),
+                "{line}: {shown}"
+            );
+        }
+        assert!(!page.contains(['\u{1}', '\u{4}', '\u{1f}']), "{line}");
+    }
+    let points = data("sweep gemm -m 2304 -k 4096 -n 1536:6144:64 --gpu h200 --format csv");
+    assert!(
+        points.starts_with("value,alignment,time_us,low_us,high_us,tflops_per_s,"),
+        "{points}"
+    );
+    assert_eq!(points.lines().count(), 74);
+    let both = data("check gpt3-2.7b llama-3-8b --gpu a100 --format csv");
+    let of = |name: &str| both.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!([of("name,"), of("gpt3-2.7b,")], [1, of("llama-3-8b,")], "{both}");
+}
+
 /// The paths of all commands, as the manual lists them.
 fn commands() -> Vec<String> {
     let manual = data("manual --markdown");

@@ -7,6 +7,8 @@ use crate::report::table::{bad, doubtful, good, left, right, table};
 use crate::reproduce::judge::Outcome;
 
 impl Report for ReproduceReport {
+    const LISTS: &'static [&'static str] = &["findings"];
+
     fn page(&self) -> String {
         let headings = [
             left("finding"),

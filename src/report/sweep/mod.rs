@@ -2,8 +2,6 @@
 
 mod chart;
 
-mod csv;
-
 mod keys;
 
 mod text;

@@ -60,21 +60,6 @@ fn text_and_json_name_the_same_drops() {
 }
 
 #[test]
-fn a_table_has_units_in_its_heading_and_a_line_per_point() {
-    let csv = report().csv();
-    let lines: Vec<_> = csv.lines().collect();
-    assert_eq!(
-        lines[0],
-        "n,alignment,time_us,low_us,high_us,tflops_per_s,tflops_per_s_low,tflops_per_s_high,waves,tier"
-    );
-    assert_eq!(lines.len(), 1 + 73 + 1);
-    assert!(lines[1].starts_with("1536,512,") && lines[1].ends_with(",learned"));
-    assert!(lines[74].starts_with("2240,64,600") && lines[74].ends_with(",measured"));
-    let columns = |line: &str| line.split(',').count();
-    assert!(lines.iter().all(|line| columns(line) == columns(lines[0])));
-}
-
-#[test]
 fn a_chart_has_the_curve_the_waves_and_the_measurements() {
     let report = report();
     let chart = report.chart();

@@ -23,6 +23,8 @@ const LINES: usize = 40;
 const POSITIONS: usize = 16;
 
 impl Report for SweepReport {
+    const LISTS: &'static [&'static str] = &["points", "measured"];
+
     fn page(&self) -> String {
         format!("{}\n{}\n{}", self.heading(), self.curve(), self.summary())
     }
