@@ -42,11 +42,18 @@ def _options(question):
     return options | (_DESCRIBED["target"]["properties"] if described["has_target"] else {})
 
 
+def _takes_list(schema):
+    if "$ref" in schema:
+        return _takes_list(_DESCRIBED["schemas"][schema["$ref"].rsplit("/", 1)[1]])
+    parts = schema.get("oneOf", []) + schema.get("anyOf", [])
+    return "array" in schema.get("type", "") or any(map(_takes_list, parts))
+
+
 def _joined(question, key, value):
     """A list for an option that is a text with commas, such as `gpu=["h100", "h200"]`, as that text."""
     is_list = isinstance(value, (list, tuple)) and not any(isinstance(part, (dict, list)) for part in value)
     schema = _options(question).get(key, {}) if is_list else {}
-    return value if not schema or "array" in _encoded(schema) else ",".join(map(str, value))
+    return value if not schema or _takes_list(schema) else ",".join(map(str, value))
 
 
 def _plain(value):

@@ -45,6 +45,7 @@ class Report:
         """The whole document as text."""
     def to_frame(self) -> Any:
         """Its rows as a pandas data frame; keys of objects are joined with a dot."""
+    def _repr_markdown_(self) -> str: ...
 
 class Times:
     """Predicted times of many operators, in the shape that their sizes broadcast to."""
@@ -1140,11 +1141,55 @@ def predict_graph(
         those of planned engines the framework's.
     """
 
+def predict_module(
+    module: Any,
+    inputs: Any,
+    backward: bool | None = None,
+    *,
+    name: str | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    causal: bool | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
+    network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
+) -> GraphReport:
+    """The kernels of one call of a `torch.nn.Module`, as PyTorch launches them in eager mode.
+
+    name: What the answer calls the graph, such as the name of its file [default: graph].
+    dtype: Number format of all operators [default: what the graph says].
+    causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
+        of it is computed; in a list, attention that does not say `causal` is.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a model that describes its own GPU is asked about that one [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
+        where it is named.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
+    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
+        answers alone; those of steps are the framework's, or the operators' where they are wider,
+        those of planned engines the framework's.
+    """
+
 class Model:
     """A transformer: a preset, the dict of a config.json, or the path of one."""
     @classmethod
-    def from_config(cls, config: str | PathLike[str] | dict[str, Any]) -> Model:
-        """Read a preset's name, the path of a config.json or of its folder, or its dict."""
+    def from_config(cls, config: Any) -> Model:
+        """Read a preset's name, the path of a config.json or of its folder, its dict, or a config of
+
+        transformers.
+        """
     @property
     def name(self) -> str:
         """What reports call it."""
@@ -1668,7 +1713,7 @@ class Model:
         top: int | None = None,
         tokens: float | str | None = None,
         usd_per_gpu_hour: float | str | None = None,
-        gpu: str | None = None,
+        gpu: str | Sequence[str] | None = None,
         model: str | None = None,
         framework: str | Mapping[str, Any] | None = None,
         enforce_eager: bool | None = None,
@@ -2418,7 +2463,7 @@ def compare(
     top: int | None = None,
     tokens: float | str | None = None,
     usd_per_gpu_hour: float | str | None = None,
-    gpu: str | None = None,
+    gpu: str | Sequence[str] | None = None,
     model: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,

@@ -2,11 +2,9 @@
 
 use crate::error::Result;
 use crate::regressor::artifact::{Artifact, CARD_FILE, WEIGHTS_FILE};
-use include_dir::{Dir, include_dir};
+use shapewise_models::MODELS;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-
-static MODELS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/models");
 
 /// Name of the model that was trained over all GPUs.
 pub const BASE: &str = "base";

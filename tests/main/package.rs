@@ -149,9 +149,12 @@ fn every_need_is_explained_where_tests_are_run() {
 #[test]
 fn the_package_holds_what_is_built_in() {
     let manifest = text_of("Cargo.toml");
-    for folder in ["src", "data", "kernels", "models", "examples"] {
+    for folder in ["src", "data", "kernels", "examples"] {
         let line = format!("\"/{folder}\",");
         assert!(manifest.contains(&line), "include of Cargo.toml lacks {line}");
         assert!(root().join(folder).is_dir(), "{folder}");
+    }
+    for file in ["LICENSE-APACHE", "LICENSE-MIT", "NOTICE"] {
+        assert_eq!(text_of(file), text_of(&format!("models/{file}")), "{file}");
     }
 }
