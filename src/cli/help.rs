@@ -19,11 +19,11 @@ const GROUPED: [&str; 6] = ["predict", "search", "plan", "compare", "check", "sw
 const RARE: [(&str, &str); 4] = [
     (
         "search",
-        "layers hidden heads kv_heads head_dim d_ff dtype zero context",
+        "layers hidden heads kv_heads head_dim d_ff dtype zero context lora",
     ),
-    ("plan", "tp pp zero recompute"),
-    ("compare", "tp pp zero recompute"),
-    ("check", "pp dp context"),
+    ("plan", "tp pp zero recompute lora"),
+    ("compare", "tp pp zero recompute lora"),
+    ("check", "pp dp context lora"),
 ];
 
 /// Two examples of each command; a test runs them.
