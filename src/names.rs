@@ -66,14 +66,17 @@ const SUGGESTIONS: usize = 5;
 /// Letters of an unknown name that are compared: no name is longer.
 const LONGEST_NAME: usize = 64;
 
-/// The names with the fewest edits to this one, those that it begins first.
+/// The names with the fewest edits to this one; first those whose first words it is, then those that it begins.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted: String = key(name).chars().take(LONGEST_NAME).collect();
     let mut names: Vec<_> = known
         .map(|name| {
             let key = key(name);
             let begun = !wanted.is_empty() && key.starts_with(&wanted);
-            (!begun, edits(&wanted, &key), name)
+            let ends_a_word = name
+                .match_indices(['-', '_', ' ', '.'])
+                .any(|(end, _)| self::key(&name[..end]) == wanted);
+            (!ends_a_word, !begun, edits(&wanted, &key), name)
         })
         .collect();
     names.sort_unstable();

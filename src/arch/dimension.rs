@@ -281,23 +281,23 @@ impl Dimension {
             _ => {}
         }
         if !self.exists_in(arch) {
-            let place = format!("architecture `{}`", arch.name);
             let allowed = format!("nothing, as it has no {}", self.part());
-            return Err(Error::field(place, self.field(), value, &allowed));
+            return Err(Error::field(arch.place(), self.field(), value, &allowed));
         }
         Ok(())
     }
 }
 
 fn scale_with_hidden(arch: &mut Architecture, hidden: u64) -> Result<()> {
-    let before = arch.hidden;
+    let (before, place) = (arch.hidden, arch.place());
     let scaled = |name: &str, width: u64| -> Result<u64> {
         let exact = u128::from(width) * u128::from(hidden);
         match u64::try_from(exact / u128::from(before)) {
             Ok(scaled) if exact.is_multiple_of(u128::from(before)) => Ok(scaled),
-            _ => Err(Error::infeasible(format!(
-                "hidden {hidden} does not keep the ratio of {name}, {width} to {before}"
-            ))),
+            _ => {
+                let allowed = format!("a size that keeps the ratio of {name}, {width} to {before}");
+                Err(Error::field(&place, "hidden", hidden, &allowed))
+            }
         }
     };
     if arch.mla.is_none() && arch.heads * arch.head_dim == before {
@@ -316,18 +316,16 @@ fn cut_heads(arch: &mut Architecture, heads: u64) -> Result<()> {
     if arch.mla.is_none() {
         let width = arch.heads * arch.head_dim;
         if heads == 0 || !width.is_multiple_of(heads) {
-            return Err(Error::infeasible(format!(
-                "{heads} heads do not divide the width of attention, {width}"
-            )));
+            let allowed = format!("a divisor of the width of attention, {width}");
+            return Err(Error::field(arch.place(), "heads", heads, &allowed));
         }
         arch.head_dim = width / heads;
     }
     // One key head for all queries stays one.
     if arch.kv_heads > 1 || group == 1 {
         if !heads.is_multiple_of(group) {
-            return Err(Error::infeasible(format!(
-                "{heads} heads are no multiple of the {group} queries per key head"
-            )));
+            let allowed = format!("a multiple of the {group} queries per key head");
+            return Err(Error::field(arch.place(), "heads", heads, &allowed));
         }
         arch.kv_heads = heads / group;
     }
@@ -355,9 +353,13 @@ mod tests {
         let llama = resized("llama-3-8b", Dimension::Heads, 64).unwrap();
         assert_eq!((llama.heads, llama.kv_heads, llama.head_dim), (64, 16, 64));
         for (name, heads, part) in [
-            ("gpt3-2.7b", 17, "17 heads do not divide"),
-            ("llama-3-8b", 2, "no multiple of the 4"),
-            ("gpt3-2.7b", 0, "do not divide"),
+            (
+                "gpt3-2.7b",
+                17,
+                "`heads` is 17; allowed: a divisor of the width of attention, 2560",
+            ),
+            ("llama-3-8b", 2, "a multiple of the 4"),
+            ("gpt3-2.7b", 0, "a divisor"),
         ] {
             let message = resized(name, Dimension::Heads, heads).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");

@@ -123,8 +123,12 @@ impl Architecture {
     }
 
     fn refuse(&self, field: &str, value: impl Display, allowed: &str) -> Result<()> {
-        let place = format!("architecture `{}`", self.name);
-        Err(Error::field(place, field, value, allowed))
+        Err(Error::field(self.place(), field, value, allowed))
+    }
+
+    /// What messages about its sizes begin with.
+    pub(super) fn place(&self) -> String {
+        format!("architecture `{}`", self.name)
     }
 }
 

@@ -462,11 +462,16 @@ pub struct CompareArgs {
     pub subject: Targeted<PlanRequest>,
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let allowed = "allowed: an address of this machine and a port, such as 127.0.0.1:8080";
+    text.parse().map_err(|_| allowed.to_owned())
+}
+
 /// Answering over HTTP.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Where to listen; port 0 takes a free one.
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = address)]
     pub listen: SocketAddr,
     /// Let web pages of these origins ask from a browser; * lets all.
     #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "ORIGIN")]

@@ -204,15 +204,32 @@ fn check_schema(file: &Parquet) -> Result<u64> {
     }
 }
 
+/// What others call columns.
+const OTHER_NAMES: [(&str, &str); 7] = [
+    ("op", "family"),
+    ("operator", "family"),
+    ("kind", "family"),
+    ("time", "time_us"),
+    ("latency", "time_us"),
+    ("time_ms", "time_us"),
+    ("precision", "dtype"),
+];
+
 /// Refuses a table in CSV with a column that is none of ours: it might be meant as one.
 fn check_names(file: &Parquet) -> Result<()> {
     let known = || columns(SCHEMA).map(|column| column.name);
     match file.columns().find(|name| known().all(|column| column != *name)) {
         None => Ok(()),
-        Some(unknown) => Err(Error::bad_input(format!(
-            "{}: the column `{unknown}` is not known; allowed: those of data/README.md, such as {}",
-            file.place(),
-            names::nearest(unknown, known()).join(", ")
-        ))),
+        Some(unknown) => {
+            let other = OTHER_NAMES.iter().find(|(other, _)| *other == unknown);
+            let nearest = other.map_or_else(
+                || names::nearest(unknown, known()).join(", "),
+                |(_, ours)| (*ours).to_owned(),
+            );
+            Err(Error::bad_input(format!(
+                "{}: the column `{unknown}` is not known; allowed: those of data/README.md, such as {nearest}",
+                file.place(),
+            )))
+        }
     }
 }

@@ -301,7 +301,13 @@ impl Framework {
         let found = runs.clone().find(|framework| framework.name == name);
         found.ok_or_else(|| {
             let names: Vec<&str> = runs.by_ref().map(|known| known.name.as_str()).collect();
-            let allowed = format!("in {mode}: {}", names.join(", "));
+            let mut allowed = format!("in {mode}: {}", names.join(", "));
+            let named = Self::all().iter().filter(|known| known.name == name);
+            let modes = |other: &Mode| named.clone().any(|known| known.runs(*other, generation));
+            let modes: Vec<&str> = Mode::ALL.into_iter().filter(modes).map(Mode::name).collect();
+            if !modes.is_empty() {
+                allowed += &format!("; {name} runs {}", modes.join(" and "));
+            }
             Error::field("target", "framework", format!("`{name}`"), &allowed)
         })
     }
@@ -322,12 +328,11 @@ impl Framework {
         if names.contains(&name) {
             return Ok(());
         }
-        Err(Error::field(
-            "target",
-            "framework",
-            format!("`{name}`"),
-            &names.join(", "),
-        ))
+        let allowed = format!(
+            "{}; `unknown` is any other framework of training, `unknown-server` any other server",
+            names.join(", ")
+        );
+        Err(Error::field("target", "framework", format!("`{name}`"), &allowed))
     }
 
     /// The framework that is assumed where none is named.

@@ -57,6 +57,7 @@ impl GpuCatalog {
         found.or_else(|| self.product(&product)).ok_or_else(|| {
             let allowed = match Product::counted(name).and_then(|one| self.product(&one)) {
                 Some(gpu) => format!("one name without a number of GPUs, here {}", gpu.name),
+                None if name.contains(',') => format!("one name; `shapewise compare --gpu {name}` takes several"),
                 None => format!("{}; `shapewise gpus` lists all", self.near(&product)),
             };
             Error::field("target", "gpu", quoted(name), &allowed)

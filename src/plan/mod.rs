@@ -268,7 +268,22 @@ fn check(arch: &Architecture, query: &Query) -> Result<()> {
         ..query.workload
     };
     arch.validate()?;
-    alone.validate(arch)
+    alone.validate(arch)?;
+    // So does each degree that is given.
+    let degrees = |wanted: &'static [Dimension]| query.kept.iter().filter(|(dimension, _)| wanted.contains(dimension));
+    for &(dimension, size) in degrees(&[Dimension::Tp, Dimension::Cp, Dimension::Pp, Dimension::Ep]) {
+        let dp = if dimension == Dimension::Ep { size } else { 1 };
+        let mut work = Workload { dp, ..alone };
+        dimension.set(&mut arch.clone(), &mut work, size)?;
+        work.validate(arch)?;
+    }
+    let split: u64 = degrees(&[Dimension::Tp, Dimension::Cp, Dimension::Pp])
+        .map(|(_, size)| size)
+        .product();
+    if !query.gpus.is_multiple_of(split) {
+        return refuse("gpus", query.gpus, &format!("a multiple of tp x cp x pp = {split}"));
+    }
+    Ok(())
 }
 
 /// Why no layout is left: none is legal, or the one with the least memory still has too much.

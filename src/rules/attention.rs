@@ -27,13 +27,19 @@ const FLASH_UNIT: u64 = 8;
 const WIDE_FLASH: u64 = 96;
 const WIDE_UNFUSED: u64 = 128;
 
+/// Why kernels of decoding need no head of a certain size.
+pub(super) const READS_THE_CACHE: &str = "decode reads the cache: see head-size";
+
 fn is_flash(subject: &Subject) -> bool {
     subject.work.attention == AttentionKernel::Flash
 }
 
 pub(super) fn head_size(subject: &Subject) -> Verdict {
     if is_flash(subject) {
-        return head_fits(subject.arch.head_dim, subject.wide_alignment());
+        return match subject.work.mode {
+            Mode::Decode => cached_head(subject.arch.head_dim, subject.wide_alignment()),
+            _ => head_fits(subject.arch.head_dim, subject.wide_alignment()),
+        };
     }
     let wanted = subject.wide_alignment().min(HEAD_ALIGNMENT);
     aligned(subject, "head size", subject.arch.head_dim, wanted)
@@ -54,6 +60,17 @@ pub(super) fn head_fits(size: u64, alignment: u64) -> Verdict {
     Verdict::broken(Severity::Advice, size as f64, wanted, &detail)
 }
 
+/// Whether kernels of decoding read the cache of heads of this size in whole 16-byte loads. They wait for it, so a head
+/// narrower than its tile takes less time.
+pub(super) fn cached_head(size: u64, alignment: u64) -> Verdict {
+    let unit = alignment.min(FLASH_UNIT);
+    let detail = format!("head size {}", factors(size));
+    match size.is_multiple_of(unit) {
+        true => Verdict::met(detail),
+        false => Verdict::broken(Severity::Advice, size as f64, format!("a multiple of {unit}"), &detail),
+    }
+}
+
 /// What fused kernels do with the heads of `op` where none has their size for itself.
 pub fn fused_head(op: &Attention) -> String {
     if op.has_fused_kernel() {
@@ -70,6 +87,9 @@ pub fn fused_head(op: &Attention) -> String {
 pub(super) fn flash(subject: &Subject) -> Verdict {
     if !is_flash(subject) {
         return Verdict::not_applicable("attention is not fused: see head-size");
+    }
+    if subject.work.mode == Mode::Decode {
+        return Verdict::not_applicable(READS_THE_CACHE);
     }
     flash_size(subject.arch.head_dim, subject.wide_alignment())
 }

@@ -5,7 +5,7 @@ use crate::ops::{Attention, Gemm, Op};
 use crate::rules::Rule;
 use crate::rules::Severity;
 use crate::rules::Verdict;
-use crate::rules::attention::{flash_size, head_fits};
+use crate::rules::attention::{READS_THE_CACHE, cached_head, flash_size, head_fits};
 use crate::rules::factors;
 use crate::rules::fill::{gemm_tiles, gemm_waves};
 
@@ -71,7 +71,7 @@ pub fn judge_operator(op: &Op, gpu: &Gpu) -> Vec<OperatorFinding> {
         ],
         Op::Attention(attention) => vec![
             OperatorFinding::like("head-size", head(attention, gpu)),
-            OperatorFinding::like("flash", flash_size(attention.head_dim, gpu.alignment(attention.dtype))),
+            OperatorFinding::like("flash", flash(attention, gpu)),
         ],
         _ => Vec::new(),
     }
@@ -100,5 +100,16 @@ fn sizes(gemm: &Gemm, wanted: u64, severity: Severity) -> Verdict {
 }
 
 fn head(attention: &Attention, gpu: &Gpu) -> Verdict {
-    head_fits(attention.head_dim, gpu.alignment(attention.dtype))
+    let alignment = gpu.alignment(attention.dtype);
+    match attention.is_decode() {
+        true => cached_head(attention.head_dim, alignment),
+        false => head_fits(attention.head_dim, alignment),
+    }
+}
+
+fn flash(attention: &Attention, gpu: &Gpu) -> Verdict {
+    match attention.is_decode() {
+        true => Verdict::not_applicable(READS_THE_CACHE),
+        false => flash_size(attention.head_dim, gpu.alignment(attention.dtype)),
+    }
 }

@@ -49,6 +49,16 @@ fn head_size_80_fails_at_64_and_passes_at_8_and_where_nothing_is_aligned() {
 }
 
 #[test]
+fn decode_reads_heads_of_any_whole_loads() {
+    let gpt = preset("gpt3-2.7b");
+    let decode = Workload::decode(1, 1024);
+    assert_eq!(met("head-size", &gpt, &decode, "a100"), Some(true));
+    assert_eq!(met("flash", &gpt, &decode, "a100"), None);
+    let odd = Architecture { head_dim: 100, ..gpt };
+    assert_eq!(met("head-size", &odd, &decode, "a100"), Some(false));
+}
+
+#[test]
 fn vocabularies_of_the_paper() {
     let mut arch = preset("gpt2");
     let work = Workload::train(4, 1024);

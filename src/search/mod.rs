@@ -575,6 +575,12 @@ fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
         let allowed = format!("{} to {}", PARAMETERS.0, PARAMETERS.1);
         return Err(Error::field("search", "params", request.parameters, &allowed));
     }
+    if let Some(active) = request.active
+        && active > request.parameters
+    {
+        let allowed = format!("at most the {} parameters of all experts", request.parameters);
+        return Err(Error::field("search", "active_params", active, &allowed));
+    }
     if !(0.0..=0.5).contains(&request.tolerance) {
         let allowed = "0 to 0.5, a fraction of the parameters";
         return Err(Error::field("search", "tolerance", request.tolerance, allowed));

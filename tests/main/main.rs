@@ -61,6 +61,8 @@ mod mcp;
 #[cfg(feature = "measure")]
 mod measuring;
 
+mod mistakes;
+
 #[cfg(feature = "serve")]
 mod page;
 

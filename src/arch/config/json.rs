@@ -57,6 +57,7 @@ fn kind(bytes: &[u8]) -> Option<&'static str> {
         [b'{' | b'[' | b'"', ..] => None,
         [0xef, 0xbb, 0xbf, ..] => None,
         [b'<', ..] => Some("HTML or XML"),
+        [b'/', b'/' | b'*', ..] => Some("JSON with comments"),
         _ if start.starts_with(b"version https://git-lfs") => Some("a pointer of Git LFS"),
         _ if line.starts_with(b"---") || line.starts_with(b"%YAML") => Some("YAML"),
         _ if line.contains(&b':') && !line.contains(&b'{') => Some("YAML"),
