@@ -124,5 +124,5 @@ fn impossible_values_are_counted_by_reason() {
     }
     let none = models(&predictor, Range::new(17, 19, 1).unwrap(), sized);
     let message = none.unwrap_err().to_string();
-    assert!(message.contains("17 heads"), "{message}");
+    assert!(message.contains("`heads` is 17"), "{message}");
 }
