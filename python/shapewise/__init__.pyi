@@ -738,7 +738,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]
     text: str
     time_share: float
 
@@ -800,7 +800,7 @@ class _StepLine(Record):
     bytes: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -821,7 +821,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -845,7 +845,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]
     text: str
 
 class _WaveCount(Record):

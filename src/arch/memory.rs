@@ -391,7 +391,11 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         MemoryUse {
             peak: Peak::Backward,
             gradients: memory.gradients,
-            activations: working.min(memory.activations),
+            activations: match work.has_adapters() && is_sharded && work.recompute == Recompute::Full {
+                // FSDP holds the gradients of the inputs of frozen layers until all have one (`register_multi_grad_hook`).
+                true => memory.activations * 2.0 - working.min(memory.activations),
+                false => working.min(memory.activations),
+            },
             logits: Bytes::ZERO,
             flowing,
             ..loss
@@ -687,10 +691,7 @@ fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
     let (wide, saved) = (work.activation_dtype().size() as f64, saved_bytes(work));
     let recompute = recomputed(work);
     // In units of the width of an activation: what goes into the elementwise function, and what comes out.
-    let output = match is_pointwise(work) || !work.keeps_inputs(Role::MlpDown) {
-        true => 0.0,
-        false => saved / wide,
-    };
+    let output = if is_pointwise(work) { 0.0 } else { saved / wide };
     let inner_copies = match recompute {
         Recompute::Mlp => 0.0,
         _ => arch.mlp.kind.up_factor() as f64 + output,

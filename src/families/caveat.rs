@@ -57,6 +57,8 @@ named_enum! {
         UnseenFormat = "unseen_format",
         /// No run of which a replica spans several nodes was compared.
         UnseenNodes = "unseen_nodes",
+        /// Adapters are trained: no constant was fitted to such a run.
+        Adapters = "adapters",
     }
 }
 
@@ -65,7 +67,7 @@ impl Caveat {
     pub const fn is_of_step(self) -> bool {
         matches!(
             self,
-            Self::UnseenGpu | Self::UnseenLength | Self::UnseenFormat | Self::UnseenNodes
+            Self::UnseenGpu | Self::UnseenLength | Self::UnseenFormat | Self::UnseenNodes | Self::Adapters
         )
     }
 
@@ -100,6 +102,7 @@ impl Caveat {
             Self::UnseenLength => "no run of a quarter of this length was compared",
             Self::UnseenFormat => "no run in this number format was compared",
             Self::UnseenNodes => "no run of one model over several nodes was compared",
+            Self::Adapters => "adapters: constants are of steps that train all weights",
         }
     }
 }

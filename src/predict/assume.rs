@@ -71,6 +71,8 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
         // nvfp4).
         Caveat::UnseenGpu => 0.20,
         Caveat::UnseenFormat => 0.15,
+        // What steps with adapters lack in nine of ten published settings on A100, see docs/method/steps.md.
+        Caveat::Adapters => 0.25,
         // FSDP2 at 32 to 256 thousand tokens is 10 % too slow to 18 % too fast; attention kernels of releases differ by 2.2.
         Caveat::UnseenLength => 0.25,
         // A collective of DeepSeek-V3 over two nodes takes 109 to 210 us more than inside one

@@ -298,6 +298,60 @@ mod kept_rows {
         }
         judged.hold("runs");
     }
+
+    /// Each setting once, however many releases of a trainer ran it, with the interval that a person is given.
+    #[test]
+    fn published_fine_tuning_stays_within_its_bounds() {
+        use shapewise::arch::BaseDtype;
+        use shapewise::dataset::runs::read_runs;
+        use shapewise::framework::Framework;
+        use shapewise::gpu::Generation;
+        use std::collections::BTreeSet;
+        let Some(path) = public("tuning_runs") else { return };
+        let runs = read_runs(&[path.with_extension("csv")], &GpuCatalog::default()).unwrap();
+        let (mut judged, mut seen) = (Groups::default(), BTreeSet::new());
+        for run in &runs.runs {
+            let work = &run.workload;
+            if !seen.insert(format!("{} {work}", run.configuration)) {
+                continue;
+            }
+            let framework = Framework::recognise(&run.software, work.mode, run.gpu.generation).unwrap();
+            let predictor = Predictor::new(&run.gpu, None)
+                .unwrap()
+                .with_framework(framework.clone());
+            let step = estimate_step(&predictor, &run.architecture, work).unwrap();
+            let trained = match (work.has_adapters(), work.base_dtype) {
+                (false, _) => "full",
+                (true, BaseDtype::Auto) => "lora",
+                (true, _) => "qlora",
+            };
+            let ada = if run.gpu.generation == Generation::Ada {
+                " ada"
+            } else {
+                ""
+            };
+            let estimate = Estimate {
+                time: step.time,
+                half_width: (step.high / step.time).ln(),
+                shared: 0.0,
+                least: step.low,
+                tier: step.main_tier(),
+                caveats: step.caveats,
+            };
+            println!(
+                "{} {trained}: {work}: {} measured {} half {:.2}",
+                run.configuration, step.time, run.time, estimate.half_width
+            );
+            judged.add(
+                format!("{trained}{ada}"),
+                Score {
+                    measured: run.time,
+                    estimate,
+                },
+            );
+        }
+        judged.hold("tuning");
+    }
 }
 
 fn predict(gpu: &str, ops: &[Gemm]) -> Vec<Estimate> {

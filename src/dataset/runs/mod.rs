@@ -12,9 +12,11 @@ mod native;
 mod neusight;
 mod pipeweave;
 mod training_steps;
+mod tuning;
 mod vtrain;
 
 pub use native::{columns_markdown, read_csv_text, read_object, read_objects, write_runs};
+pub use tuning::{TuningRun, read_tuning};
 
 use self::cells::Cells;
 use super::columns::Parquet;
@@ -43,6 +45,8 @@ named_enum! {
         LlmInferenceBench = "llm-inference-bench",
         /// sitar-lab/NeuSight: forward and backward passes in PyTorch.
         Neusight = "neusight",
+        /// Trainers and their users: fine-tuning of all weights or of adapters.
+        TuningRuns = "tuning-runs",
         /// Whoever measured: our own schema of runs.
         Native = "native",
     }
@@ -56,7 +60,7 @@ impl Publisher {
             Self::Vtrain => "Megatron-DeepSpeed 2022",
             Self::Pipeweave => "vLLM",
             Self::Neusight => "PyTorch 2.1",
-            Self::TrainingSteps | Self::InferenceRuns | Self::LlmInferenceBench | Self::Native => "",
+            Self::TrainingSteps | Self::InferenceRuns | Self::LlmInferenceBench | Self::TuningRuns | Self::Native => "",
         }
     }
 
@@ -70,6 +74,7 @@ impl Publisher {
             Self::InferenceRuns => "moe_tp",
             Self::LlmInferenceBench => "Num of Hardware",
             Self::Neusight => "bwall_latency",
+            Self::TuningRuns => "base_quant",
             Self::Native => "seconds",
         }
     }
@@ -236,6 +241,7 @@ pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>, g
             Publisher::InferenceRuns => inference_runs::read(&file)?,
             Publisher::LlmInferenceBench => llm_inference_bench::read(&file)?,
             Publisher::Neusight => neusight::read(&file)?,
+            Publisher::TuningRuns => tuning::read(&file)?,
             Publisher::Native => Runs {
                 runs: native::read(&file, Some(path), gpus)?,
                 ..Runs::default()
