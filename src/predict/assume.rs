@@ -195,6 +195,15 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
     unlearned(time, Caveat::NotLearned)
 }
 
+/// Half width of a time that bandwidths and peaks tell. An assumption: 0.2 to 4.5 times it.
+pub const GUESS: f64 = 1.5;
+
+/// The time of nets whose interval is wider than [`GUESS`], drawn to the roofline by the inverse squares of both widths.
+pub fn towards_roofline(gpu: &Gpu, op: &Op, time: Seconds, half_width: f64) -> Seconds {
+    let known = roofline(gpu, op).time;
+    time * (known / time).powf(1.0 - (GUESS / half_width).powi(2))
+}
+
 /// Times that unfused attention writes or reads its scores: forward both GEMMs and a softmax that reads and writes, backward
 /// the gradients of both operands of both GEMMs and of the softmax.
 const SCORE_PASSES: [f64; 2] = [4.0, 7.0];

@@ -5,9 +5,10 @@ use crate::error::Result;
 use crate::families::{Caveat, Caveats, Coverage, Extent, Family, GpuRates, OddSizes, Variant};
 use crate::framework::Engine;
 use crate::gpu::{Generation, Gpu, Vendor};
-use crate::ops::{Dtype, Layout, Op};
+use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::predict::assume;
 use crate::predict::library;
+use crate::predict::log_log::LogLog;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
 use crate::units::{FlopsPerSecond, Seconds};
@@ -359,6 +360,42 @@ struct AlignmentEntry {
     /// Whether odd sizes cost nothing there, so that batches alone are carried over.
     #[serde(default)]
     odd_sizes_are_free: bool,
+    #[serde(default)]
+    peak_shares: Option<PeakShares>,
+}
+
+/// The shares of the dense 16-bit peak that no GEMM exceeds of which the contiguous `n` or `k` is odd, or even and no multiple
+/// of 8; by `k`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeakShares {
+    odd_n: LogLog,
+    even_n: LogLog,
+    odd_k: LogLog,
+    even_k: LogLog,
+}
+
+impl PeakShares {
+    /// The share of the peak that this GEMM reaches at most.
+    pub fn of(&self, gemm: &Gemm) -> f64 {
+        let [_, n, k] = gemm.layout.contiguous();
+        let share = |size: u64, odd: &LogLog, even: &LogLog| match size.trailing_zeros() {
+            0 => odd.at(gemm.k as f64),
+            1 | 2 => even.at(gemm.k as f64),
+            _ => 1.0,
+        };
+        let of_n = if n {
+            share(gemm.n, &self.odd_n, &self.even_n)
+        } else {
+            1.0
+        };
+        let of_k = if k {
+            share(gemm.k, &self.odd_k, &self.even_k)
+        } else {
+            1.0
+        };
+        of_n.min(of_k)
+    }
 }
 
 /// Of fewer rows nets know misaligned GEMMs from many widths.
@@ -425,8 +462,8 @@ pub fn alignment(
     gpu: &Gpu,
     candidates: &Candidates<'_>,
     models: &mut Vec<LoadedModel>,
-) -> Result<(OddSizes, Option<usize>)> {
-    let unknown = (OddSizes::Unknown, None);
+) -> Result<(OddSizes, Option<usize>, Option<&'static PeakShares>)> {
+    let unknown = (OddSizes::Unknown, None, None);
     let fits = |entry: &&AlignmentEntry| {
         let generations = entry.generations.as_ref();
         entry.vendor == gpu.vendor && generations.is_none_or(|all| all.contains(&gpu.generation))
@@ -450,7 +487,8 @@ pub fn alignment(
         true => OddSizes::Free,
         false => OddSizes::Measured,
     };
-    Ok((odd_sizes, Some(load(submodel, weights, measured_on, models))))
+    let from = load(submodel, weights, measured_on, models);
+    Ok((odd_sizes, Some(from), entry.peak_shares.as_ref()))
 }
 
 /// The index of this sub-model for this GPU, loaded once.

@@ -30,7 +30,7 @@ use crate::families::{self, Family, GpuRates, OddSizes, Question, Variant};
 use crate::framework::{Engine, Framework, Kernels, Provider};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Op};
-use crate::predict::choose::{Answer, Answers, LoadedModel, Miss};
+use crate::predict::choose::{Answer, Answers, LoadedModel, Miss, PeakShares};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::laws::Laws;
 use crate::predict::ratios::{Carried, Ratios};
@@ -58,6 +58,8 @@ pub struct Predictor {
     odd_sizes: OddSizes,
     /// The model that knows odd sizes and batches, where any GPU of the maker has one.
     alignment: Option<usize>,
+    /// What kernels for unaligned operands reach of the peak.
+    peak_shares: Option<&'static PeakShares>,
     ratios: Ratios,
     laws: Laws,
     measured: HashMap<Op, Seconds>,
@@ -101,7 +103,7 @@ impl Predictor {
         for engine in Engine::ALL {
             of_engines[engine as usize] = choose::answers_of(engine, gpu, candidates, &answers, &mut models)?;
         }
-        let (odd_sizes, alignment) = choose::alignment(gpu, candidates, &mut models)?;
+        let (odd_sizes, alignment, peak_shares) = choose::alignment(gpu, candidates, &mut models)?;
         Ok(Self {
             gpu: gpu.clone(),
             rates: GpuRates::new(gpu, gpu.launch_floor()),
@@ -110,6 +112,7 @@ impl Predictor {
             of_engines,
             odd_sizes,
             alignment,
+            peak_shares,
             ratios: Ratios::of(gpu)?,
             laws,
             measured: HashMap::new(),
@@ -427,10 +430,20 @@ impl Predictor {
                 }
                 // No weights, however damaged, make a time of nothing or of ages.
                 let output = output.clamp(-assume::GREATEST_OUTPUT, assume::GREATEST_OUTPUT);
-                let time = carried.apply(asked.reference * output.exp(), model.rates.launch());
+                let mut time = carried.apply(asked.reference * output.exp(), model.rates.launch());
+                if own.half_width > assume::GUESS {
+                    time = assume::towards_roofline(&self.gpu, op, time, own.half_width);
+                    own.half_width = assume::GUESS;
+                }
                 // Nets that saw no row of a GPU do not know what it reaches.
                 let time = match (model.reachable, op.dtype()) {
                     (Some(peak), Some(Dtype::Bf16 | Dtype::Fp16)) => time.max(op.flops() / peak),
+                    _ => time,
+                };
+                let time = match (op, self.peak_shares) {
+                    (Op::Gemm(gemm), Some(shares)) if gemm.dtype.size() == 2 => {
+                        time.max(op.flops() / (self.gpu.nearest_peak(gemm.dtype) * shares.of(gemm)))
+                    }
                     _ => time,
                 };
                 let least = self.rates.least(op);

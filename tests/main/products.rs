@@ -53,15 +53,19 @@ const LOGIT_ROLES: [RoleOf; 4] = [
 #[test]
 fn alignment_has_three_levels_on_a100() {
     let a100 = predictor("a100-40gb");
-    for (name, sizes, at) in LOGIT_ROLES {
-        let rate = |class| class_rate(&a100, sizes.clone(), class, &at);
-        let [odd, two, four, eight] = [1, 2, 4, 8].map(rate);
-        // Measured equal; the vocabulary as reduction is predicted 3.2 % lower at 2.
-        assert!((0.96..1.04).contains(&(two / four)), "{name}: {two} {four}");
-        assert!((0.4..0.7).contains(&(odd / two)), "{name}: {odd} {two}");
-        // Measured 1.45 to 1.62; the weakest are predicted at 1.20, both sizes as output, which no table holds.
-        let step = eight / four;
-        assert!((1.18..1.7).contains(&step), "{name}: {step}");
+    // The means of the sweeps, TFLOP/s, at 1, 2, 4 and 8.
+    const MEASURED: [[f64; 4]; 4] = [
+        [70.6, 176.3, 176.3, 256.4],
+        [74.2, 138.5, 140.0, 226.4],
+        [71.4, 173.8, 173.9, 257.0],
+        [73.2, 142.4, 143.9, 231.9],
+    ];
+    for ((name, sizes, at), measured) in LOGIT_ROLES.into_iter().zip(MEASURED) {
+        let predicted = [1, 2, 4, 8].map(|class| class_rate(&a100, sizes.clone(), class, &at));
+        for (predicted, measured) in predicted.into_iter().zip(measured) {
+            let off = predicted / measured - 1.0;
+            assert!(off.abs() < 0.12, "{name}: {predicted} where {measured} was measured");
+        }
     }
     for kind in 0..2 {
         let at = |d| attention_products(128, d)[kind];
