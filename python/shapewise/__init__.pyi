@@ -925,22 +925,22 @@ def predict_gemm(  # type: ignore[overload-overlap]
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 @overload
@@ -970,22 +970,22 @@ def predict_gemm(
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 @overload
@@ -1026,22 +1026,22 @@ def predict_attention(  # type: ignore[overload-overlap]
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 @overload
@@ -1082,22 +1082,22 @@ def predict_attention(
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 def predict_graph(
@@ -1123,22 +1123,22 @@ def predict_graph(
     causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
         of it is computed; in a list, attention that does not say `causal` is.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 def predict_module(
@@ -1257,7 +1257,7 @@ class Model:
         tokens: Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes.
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: what the run, or a million
             tokens, costs.
-        mode: What one step does.
+        mode: Training step, prefill of prompts, or decoding of one token a sequence.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
             position table holds].
@@ -1303,22 +1303,22 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a model that describes its own GPU is asked about that one [default: h200].
+            of another [default: the GPU that `model` describes, else h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-            where it is named.
+            [default: megatron in training, vllm in serving]. It also says whose kernel a single
+            operator is, if it is given.
         enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
-        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider,
-            those of planned engines the framework's.
+        any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+            that answers alone. A step has the wider one of its framework and its operators, a planned
+            engine that of its framework.
         """
     def check(
         self,
@@ -1376,7 +1376,7 @@ class Model:
         kv_heads: Key/value heads, a divisor of the query heads.
         d_ff: Inner width of the MLP, or of one expert.
         vocab: Rows of the token embedding.
-        mode: What one step does.
+        mode: Training step, prefill of prompts, or decoding of one token a sequence.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
             position table holds].
@@ -1422,22 +1422,22 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a model that describes its own GPU is asked about that one [default: h200].
+            of another [default: the GPU that `model` describes, else h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-            where it is named.
+            [default: megatron in training, vllm in serving]. It also says whose kernel a single
+            operator is, if it is given.
         enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
-        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider,
-            those of planned engines the framework's.
+        any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+            that answers alone. A step has the wider one of its framework and its operators, a planned
+            engine that of its framework.
         """
     def sweep(
         self,
@@ -1495,7 +1495,7 @@ class Model:
         kv_heads: Key/value heads, a divisor of the query heads.
         d_ff: Inner width of the MLP, or of one expert.
         vocab: Rows of the token embedding.
-        mode: What one step does.
+        mode: Training step, prefill of prompts, or decoding of one token a sequence.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
             position table holds].
@@ -1541,22 +1541,22 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a model that describes its own GPU is asked about that one [default: h200].
+            of another [default: the GPU that `model` describes, else h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-            where it is named.
+            [default: megatron in training, vllm in serving]. It also says whose kernel a single
+            operator is, if it is given.
         enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
-        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider,
-            those of planned engines the framework's.
+        any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+            that answers alone. A step has the wider one of its framework and its operators, a planned
+            engine that of its framework.
         """
     def plan(
         self,
@@ -1642,12 +1642,12 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        tp: Keep this number of tensor-parallel ranks.
-        cp: Keep this number of context-parallel ranks.
-        ep: Keep this number of expert-parallel ranks.
-        pp: Keep this number of pipeline stages.
-        vp: Keep this number of virtual stages a GPU.
-        batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
+        tp: Fix the number of tensor-parallel ranks.
+        cp: Fix the number of context-parallel ranks.
+        ep: Fix the number of expert-parallel ranks.
+        pp: Fix the number of pipeline stages.
+        vp: Fix the number of virtual stages a GPU.
+        batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
         offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -1658,22 +1658,22 @@ class Model:
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
             such as h100=2.5,b200=5.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a model that describes its own GPU is asked about that one [default: h200].
+            of another [default: the GPU that `model` describes, else h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-            where it is named.
+            [default: megatron in training, vllm in serving]. It also says whose kernel a single
+            operator is, if it is given.
         enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
-        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider,
-            those of planned engines the framework's.
+        any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+            that answers alone. A step has the wider one of its framework and its operators, a planned
+            engine that of its framework.
         """
     def compare(
         self,
@@ -1759,12 +1759,12 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        tp: Keep this number of tensor-parallel ranks.
-        cp: Keep this number of context-parallel ranks.
-        ep: Keep this number of expert-parallel ranks.
-        pp: Keep this number of pipeline stages.
-        vp: Keep this number of virtual stages a GPU.
-        batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
+        tp: Fix the number of tensor-parallel ranks.
+        cp: Fix the number of context-parallel ranks.
+        ep: Fix the number of expert-parallel ranks.
+        pp: Fix the number of pipeline stages.
+        vp: Fix the number of virtual stages a GPU.
+        batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
         offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -1775,22 +1775,22 @@ class Model:
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
             such as h100=2.5,b200=5.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a model that describes its own GPU is asked about that one [default: h200].
+            of another [default: the GPU that `model` describes, else h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-            where it is named.
+            [default: megatron in training, vllm in serving]. It also says whose kernel a single
+            operator is, if it is given.
         enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
-        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider,
-            those of planned engines the framework's.
+        any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+            that answers alone. A step has the wider one of its framework and its operators, a planned
+            engine that of its framework.
         """
     def search(
         self,
@@ -1895,10 +1895,10 @@ class Model:
         also_dtypes: Search in these number formats, too.
         relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
             data/search-bounds.toml.
-        layers: Keep this number of layers.
+        layers: Fix the number of layers.
         hidden: Keep this hidden size.
-        heads: Keep this number of query heads, also one that 4 does not divide.
-        kv_heads: Keep this number of key/value heads.
+        heads: Fix the number of query heads, also one that 4 does not divide.
+        kv_heads: Fix the number of key/value heads.
         head_dim: Keep this head size, also one that is not usual.
         d_ff: Keep this MLP width; in a mixture of experts the width of one expert.
         active_params: Search mixtures of experts in which a token meets this many parameters, such as
@@ -1924,7 +1924,7 @@ class Model:
         no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
             states that do not fit one GPU are spread by a plan, and the report says how.
         export: Answer with the config.json of each shape too; then every shape can be written as one.
-        mode: What one step does.
+        mode: Training step, prefill of prompts, or decoding of one token a sequence.
         batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
         seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
             position table holds].
@@ -1970,22 +1970,22 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a model that describes its own GPU is asked about that one [default: h200].
+            of another [default: the GPU that `model` describes, else h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
             calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-            [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-            where it is named.
+            [default: megatron in training, vllm in serving]. It also says whose kernel a single
+            operator is, if it is given.
         enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
-        any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-            answers alone; those of steps are the framework's, or the operators' where they are wider,
-            those of planned engines the framework's.
+        any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+            that answers alone. A step has the wider one of its framework and its operators, a planned
+            engine that of its framework.
         """
 
 def search(
@@ -2094,10 +2094,10 @@ def search(
     also_dtypes: Search in these number formats, too.
     relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
         data/search-bounds.toml.
-    layers: Keep this number of layers.
+    layers: Fix the number of layers.
     hidden: Keep this hidden size.
-    heads: Keep this number of query heads, also one that 4 does not divide.
-    kv_heads: Keep this number of key/value heads.
+    heads: Fix the number of query heads, also one that 4 does not divide.
+    kv_heads: Fix the number of key/value heads.
     head_dim: Keep this head size, also one that is not usual.
     d_ff: Keep this MLP width; in a mixture of experts the width of one expert.
     active_params: Search mixtures of experts in which a token meets this many parameters, such as
@@ -2123,7 +2123,7 @@ def search(
     no_sharding: Take dp, zero and recompute as they are, even if no training state fits; otherwise
         states that do not fit one GPU are spread by a plan, and the report says how.
     export: Answer with the config.json of each shape too; then every shape can be written as one.
-    mode: What one step does.
+    mode: Training step, prefill of prompts, or decoding of one token a sequence.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
         position table holds].
@@ -2169,22 +2169,22 @@ def search(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 def check(
@@ -2243,7 +2243,7 @@ def check(
     kv_heads: Key/value heads, a divisor of the query heads.
     d_ff: Inner width of the MLP, or of one expert.
     vocab: Rows of the token embedding.
-    mode: What one step does.
+    mode: Training step, prefill of prompts, or decoding of one token a sequence.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
         position table holds].
@@ -2289,22 +2289,22 @@ def check(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 def plan(
@@ -2391,12 +2391,12 @@ def plan(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    tp: Keep this number of tensor-parallel ranks.
-    cp: Keep this number of context-parallel ranks.
-    ep: Keep this number of expert-parallel ranks.
-    pp: Keep this number of pipeline stages.
-    vp: Keep this number of virtual stages a GPU.
-    batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
+    tp: Fix the number of tensor-parallel ranks.
+    cp: Fix the number of context-parallel ranks.
+    ep: Fix the number of expert-parallel ranks.
+    pp: Fix the number of pipeline stages.
+    vp: Fix the number of virtual stages a GPU.
+    batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
     offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -2407,22 +2407,22 @@ def plan(
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
         such as h100=2.5,b200=5.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 def compare(
@@ -2509,12 +2509,12 @@ def compare(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    tp: Keep this number of tensor-parallel ranks.
-    cp: Keep this number of context-parallel ranks.
-    ep: Keep this number of expert-parallel ranks.
-    pp: Keep this number of pipeline stages.
-    vp: Keep this number of virtual stages a GPU.
-    batch: Keep this number of sequences a micro-batch, or of requests in flight on each engine.
+    tp: Fix the number of tensor-parallel ranks.
+    cp: Fix the number of context-parallel ranks.
+    ep: Fix the number of expert-parallel ranks.
+    pp: Fix the number of pipeline stages.
+    vp: Fix the number of virtual stages a GPU.
+    batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
     offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -2525,22 +2525,22 @@ def compare(
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
         such as h100=2.5,b200=5.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 @overload
@@ -2571,22 +2571,22 @@ def sweep(
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 @overload
@@ -2628,22 +2628,22 @@ def sweep(
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 @overload
@@ -2704,7 +2704,7 @@ def sweep(
     kv_heads: Key/value heads, a divisor of the query heads.
     d_ff: Inner width of the MLP, or of one expert.
     vocab: Rows of the token embedding.
-    mode: What one step does.
+    mode: Training step, prefill of prompts, or decoding of one token a sequence.
     batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
     seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
         position table holds].
@@ -2750,22 +2750,22 @@ def sweep(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another [default: the GPU that `model` describes, else h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 def calibrate(

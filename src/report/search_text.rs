@@ -191,7 +191,7 @@ impl SearchReport {
         ];
         if self.sharded {
             lines.push(format!(
-                "each shape runs under the fastest layout that was found for it over {}, above is that of the baseline; `--gpus` sets their number, `--global-batch` the tokens of a step, `--tp`, `--cp`, `--pp`, `--vp` and `--batch` what they say; `--no-sharding` takes the ranks as they are",
+                "each shape is timed under its own fastest layout over {}; the line above shows the baseline's. `--gpus`, `--global-batch`, `--tp`, `--cp`, `--pp`, `--vp` and `--batch` fix parts of it; `--no-sharding` keeps the ranks that are given",
                 match self.workload.gpus() {
                     1 => "1 GPU".to_owned(),
                     gpus => format!("{} GPUs", grouped(gpus)),

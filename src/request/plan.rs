@@ -358,22 +358,22 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "power_law_1.01")]
     pub router_load: RouterLoad,
-    /// Keep this number of tensor-parallel ranks.
+    /// Fix the number of tensor-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
     pub tp: Option<Size>,
-    /// Keep this number of context-parallel ranks.
+    /// Fix the number of context-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, value_name = "C"))]
     pub cp: Option<Size>,
-    /// Keep this number of expert-parallel ranks.
+    /// Fix the number of expert-parallel ranks.
     #[cfg_attr(feature = "cli", arg(long, value_name = "E"))]
     pub ep: Option<Size>,
-    /// Keep this number of pipeline stages.
+    /// Fix the number of pipeline stages.
     #[cfg_attr(feature = "cli", arg(long, value_name = "P"))]
     pub pp: Option<Size>,
-    /// Keep this number of virtual stages a GPU.
+    /// Fix the number of virtual stages a GPU.
     #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
     pub vp: Option<Size>,
-    /// Keep this number of sequences a micro-batch, or of requests in flight on each engine.
+    /// Fix the number of sequences a micro-batch, or of requests in flight on each engine.
     #[cfg_attr(
         feature = "cli",
         arg(long, value_name = "B", visible_alias = "max-num-seqs", alias = "max-batch-size")

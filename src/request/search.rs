@@ -115,16 +115,16 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "BOUND"))]
     #[serde(default)]
     pub relax: Vec<Quantity>,
-    /// Keep this number of layers.
+    /// Fix the number of layers.
     #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
     pub layers: Option<Size>,
     /// Keep this hidden size.
     #[cfg_attr(feature = "cli", arg(long, value_name = "H"))]
     pub hidden: Option<Size>,
-    /// Keep this number of query heads, also one that 4 does not divide.
+    /// Fix the number of query heads, also one that 4 does not divide.
     #[cfg_attr(feature = "cli", arg(long, value_name = "A"))]
     pub heads: Option<Size>,
-    /// Keep this number of key/value heads.
+    /// Fix the number of key/value heads.
     #[cfg_attr(feature = "cli", arg(long, value_name = "G"))]
     pub kv_heads: Option<Size>,
     /// Keep this head size, also one that is not usual.

@@ -56,8 +56,8 @@ impl<'de> Deserialize<'de> for FrameworkRequest {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TargetRequest {
-    /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another; a model that
-    /// describes its own GPU is asked about that one [default: h200].
+    /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another
+    /// [default: the GPU that `model` describes, else h200].
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|FILE.toml"))]
     #[schema(default = "h200")]
     #[param(default = "h200")]
@@ -66,8 +66,8 @@ pub struct TargetRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     pub model: Option<String>,
     /// What runs whole steps: a built-in framework, on the command line also the path of a calibrated one; kernels is
-    /// the plain sum, unknown or unknown-server holds whichever it is [default: megatron in training, vllm in serving]. Operators asked for
-    /// alone are its kernels, where it is named.
+    /// the plain sum, unknown or unknown-server holds whichever it is [default: megatron in training, vllm in serving]. It also says
+    /// whose kernel a single operator is, if it is given.
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
     #[schema(inline)]
     #[param(value_type = Option<String>)]
@@ -89,8 +89,8 @@ pub struct TargetRequest {
     #[schema(minimum = 0.001, maximum = 8000.0)]
     #[param(minimum = 0.001, maximum = 8000.0)]
     pub host_gbyte_per_s: Option<f64>,
-    /// Intervals of operators hold for any software stack of the GPU, not for the one that answers alone; those of steps
-    /// are the framework's, or the operators' where they are wider, those of planned engines the framework's.
+    /// Widen intervals so that they hold for any software stack of the GPU, not for the one that answers alone. A step has the
+    /// wider one of its framework and its operators, a planned engine that of its framework.
     #[cfg_attr(feature = "cli", arg(long))]
     pub any_stack: bool,
 }

@@ -35,7 +35,7 @@ pub(super) const USUAL_SEQUENCE: u64 = 4096;
 #[schema(default)]
 #[into_params(parameter_in = Query)]
 pub struct WorkloadRequest {
-    /// What one step does.
+    /// Training step, prefill of prompts, or decoding of one token a sequence.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub mode: Mode,
     /// Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].

@@ -201,7 +201,7 @@ fn few_rows_move_a_base_to_another_level_without_forgetting_the_rest() {
     let [base, fresh, tuned] = [base, fresh, tuned].map(|model| median_error(&model, &rest));
     // 0.80 with AVX-512, less with narrower vectors, whose products round otherwise.
     assert!(
-        base > 0.15 && tuned < 0.5 * base && tuned < 0.9 * fresh,
+        base > 0.15 && tuned < 0.5 * base && tuned < 0.85 * fresh,
         "base {base}, fresh {fresh}, tuned {tuned}"
     );
 }

@@ -80,9 +80,9 @@ fn done(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The one sentence of a failure.
-fn refused(output: &Output) -> String {
-    assert!(matches!(output.status.code(), Some(1 | 2)), "{}", said(output));
+/// The one sentence of a failure with this exit code.
+fn refused(code: i32, output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}", said(output));
     let text = said(output);
     let sentence = text.lines().last().unwrap_or_default();
     assert!(sentence.starts_with("error: "), "{text}");
@@ -363,14 +363,16 @@ fn a_disk_that_fills_up_in_mid_run_costs_no_row_before() {
 #[test]
 fn what_cannot_end_well_is_told_at_once() {
     let place = Place::new();
-    for (device, more, expected) in [
-        ("gpu0", &[][..], "`--device` is `gpu0`; allowed: cuda:N"),
+    for (code, device, more, expected) in [
+        (2, "gpu0", &[][..], "`--device` is `gpu0`; allowed: cuda:N"),
         (
+            1,
             "scripted:wrong=1",
             &["--strict"],
             "the result of softmax (7, 129) bf16 is off by",
         ),
         (
+            2,
             "scripted",
             &["--plan", "none.toml"],
             "`--plan` is `none.toml`; allowed: quick, standard, full",
@@ -384,12 +386,12 @@ fn what_cannot_end_well_is_told_at_once() {
                 .args(["measure", "--device", device, "--out"])
                 .arg(&place.out)
                 .args(more);
-            let sentence = refused(&command.output().unwrap());
+            let sentence = refused(code, &command.output().unwrap());
             assert!(sentence.contains(expected), "{sentence}");
             continue;
         }
         arguments.extend(JSON);
-        let sentence = refused(&place.measure(device, &arguments));
+        let sentence = refused(code, &place.measure(device, &arguments));
         assert!(sentence.contains(expected), "{sentence}");
         assert!(!place.out.exists() && !place.journal().exists());
     }
@@ -398,7 +400,7 @@ fn what_cannot_end_well_is_told_at_once() {
         assert_eq!(output.status.code(), Some(2), "{usage:?}");
     }
     done(&place.measure("scripted", &JSON));
-    let sentence = refused(&place.measure("scripted", &JSON));
+    let sentence = refused(1, &place.measure("scripted", &JSON));
     assert!(sentence.contains("exists already; allowed: --resume"), "{sentence}");
     // One wrong path costs its rows and the exit code, not the table.
     let wrong = Place::new();
@@ -414,7 +416,7 @@ fn what_cannot_end_well_is_told_at_once() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["ended"], "device_lost");
     assert_eq!(report["rows"], read(&dead.out).unwrap().len());
-    let sentence = refused(&place.measure("scripted:stack=scripted 2", &["--resume"]));
+    let sentence = refused(1, &place.measure("scripted:stack=scripted 2", &["--resume"]));
     assert!(
         sentence.contains("`stack` is `scripted 1`; allowed: `scripted 2`"),
         "{sentence}"
@@ -437,7 +439,7 @@ fn a_folder_that_cannot_be_written_is_told_at_once() {
         out: sealed.join("mine.parquet"),
         ..place
     };
-    let sentence = refused(&sealed.measure("scripted", &[]));
+    let sentence = refused(1, &sealed.measure("scripted", &[]));
     assert!(
         sentence.contains("mine.parquet.journal: Permission denied"),
         "{sentence}"
@@ -494,7 +496,7 @@ fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
     let path = place.folder.path().join("other.parquet");
     write(&path, &other).unwrap();
     files.push(path);
-    let sentence = refused(&import(&files, "mixed.parquet", &[]));
+    let sentence = refused(1, &import(&files, "mixed.parquet", &[]));
     assert!(
         sentence.contains("other.parquet: `stack` is `scripted 2`; allowed: `scripted 1`, as in "),
         "{sentence}"
@@ -506,7 +508,7 @@ fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
 
     let mut command = place.command("scripted", &[]);
     command.env("SLURM_ARRAY_TASK_ID", "3");
-    let sentence = refused(&command.output().unwrap());
+    let sentence = refused(1, &command.output().unwrap());
     assert!(sentence.contains("`SLURM_ARRAY_TASK_MIN` is not set"), "{sentence}");
 }
 
@@ -521,7 +523,7 @@ fn no_model_is_trained_on_scripted_rows() {
         .arg(&place.out)
         .arg("--out")
         .arg(place.folder.path().join("model"));
-    let sentence = refused(&command.output().unwrap());
+    let sentence = refused(1, &command.output().unwrap());
     assert!(
         sentence.contains("`gpu` is `scripted`; allowed: rows that a device has timed"),
         "{sentence}"

@@ -375,7 +375,7 @@ describe("search", () => {
     const asked = seen.posts.find((post) => post.path === "/v1/search").body;
     assert.deepEqual([asked.gpus, asked.free], [64, ["latent"]]);
     const found = await ask("/v1/search", asked);
-    assert.match(await text(page, "#view-search .note"), /^Layout: each shape runs under the fastest one that was found for it over 64 GPUs/);
+    assert.match(await text(page, "#view-search .note"), /^Layout: each shape is timed under its own fastest one over 64 GPUs/);
     const rows = await page.$$eval("#view-search tr.shape", (all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
     found.shapes.forEach((shape, at) => {
       const cells = rows[at].map(plain);
@@ -465,7 +465,7 @@ describe("search", () => {
     await searched(page);
     const found = await ask("/v1/search", seen.posts[0].body);
     assert.ok(found.sharded);
-    assert.match(await text(page, "#view-search .output"), new RegExp(`the fastest one that was found for it over ${commas(found.workload.tp * found.workload.cp * found.workload.pp * found.workload.dp)} GPUs`));
+    assert.match(await text(page, "#view-search .output"), new RegExp(`its own fastest one over ${commas(found.workload.tp * found.workload.cp * found.workload.pp * found.workload.dp)} GPUs`));
     await page.getByText("The same from a shell").click();
     const command = await text(page, "#view-search .copyable code");
     assert.match(command, /^shapewise search /);

@@ -246,7 +246,7 @@ static COLUMNS: [Column; 34] = [
     },
     Column {
         name: "unfitted",
-        meaning: "why no constant may be fitted to the run; empty where one may",
+        meaning: "reason why fits leave the run out; empty if they do not",
         content: Content::Text {
             get: |run| run.unfitted.as_deref(),
             set: |run, text| run.unfitted = Some(text.to_owned()),

@@ -1,4 +1,4 @@
-// The view that holds a model against the sizing rules: what is broken, what it costs, which shape fixes it.
+// The view that judges a model by the sizing rules: what is broken, what it costs, which shape fixes it.
 
 import { send } from "./api.js";
 import { commands } from "./commands.js";

@@ -75,7 +75,7 @@ function render(found, request, refused, gpu) {
 	put(work.output,
 		h("h2", null, `${format.grouped(found.request.parameters)} ${found.request.count === "total" ? "" : "non-embedding "}parameters within ${format.percent(found.request.tolerance)} on ${gpu}`),
 		p("sub", format.settings(found.workload, defaults("/v1/search"))),
-		found.sharded && p("note", h("strong", null, "Layout: "), `each shape runs under the fastest one that was found for it over ${format.grouped(gpus(found.workload))} GPUs; above is that of the baseline. “Parallelism” under “More options” sets it; “Ranks as they are” takes those.`),
+		found.sharded && p("note", h("strong", null, "Layout: "), `each shape is timed under its own fastest one over ${format.grouped(gpus(found.workload))} GPUs; the line above shows the baseline’s. “Parallelism” under “More options” fixes parts of it; “Ranks as they are” keeps the ranks that are given.`),
 		refused && p("note", h("strong", null, "No config.json: "), `these shapes cannot be written as one, so the search ran without. ${refused}`),
 		found.request.kv_group === 1 && p("note", h("strong", null, "Kept: "), "every head has its own keys, as no config.json of this style holds fewer. Without “Export” under “More options” the search is free."),
 		reached(found),
