@@ -337,8 +337,9 @@ fn every_promised_option_is_in_the_help() {
     for name in ["native", "aiconfigurator", "cookbook", "neusight"] {
         assert!(formats.contains(name), "evaluate --help does not list {name}");
     }
-    assert!(data("predict gemm --help").contains("else h200]"));
-    let scope = data("search --help").split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = |line| data(line).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words("predict gemm --help").contains("else h200]"));
+    let scope = words("search --help");
     for part in [
         "Varied are layers",
         "data/search-bounds.toml",
