@@ -925,7 +925,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -970,7 +970,7 @@ def predict_gemm(
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1026,7 +1026,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1082,7 +1082,7 @@ def predict_attention(
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1123,7 +1123,7 @@ def predict_graph(
     causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
         of it is computed; in a list, attention that does not say `causal` is.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1303,7 +1303,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another [default: the GPU that `model` describes, else h200].
+            of another; a trained model may name its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1422,7 +1422,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another [default: the GPU that `model` describes, else h200].
+            of another; a trained model may name its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1541,7 +1541,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another [default: the GPU that `model` describes, else h200].
+            of another; a trained model may name its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1658,7 +1658,7 @@ class Model:
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
             such as h100=2.5,b200=5.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another [default: the GPU that `model` describes, else h200].
+            of another; a trained model may name its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1775,7 +1775,7 @@ class Model:
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
             such as h100=2.5,b200=5.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another [default: the GPU that `model` describes, else h200].
+            of another; a trained model may name its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1970,7 +1970,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another [default: the GPU that `model` describes, else h200].
+            of another; a trained model may name its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2169,7 +2169,7 @@ def search(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2289,7 +2289,7 @@ def check(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2407,7 +2407,7 @@ def plan(
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
         such as h100=2.5,b200=5.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2525,7 +2525,7 @@ def compare(
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
         such as h100=2.5,b200=5.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2571,7 +2571,7 @@ def sweep(
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2628,7 +2628,7 @@ def sweep(
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2750,7 +2750,7 @@ def sweep(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another [default: the GPU that `model` describes, else h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a

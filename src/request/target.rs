@@ -56,8 +56,8 @@ impl<'de> Deserialize<'de> for FrameworkRequest {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TargetRequest {
-    /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another
-    /// [default: the GPU that `model` describes, else h200].
+    /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another; a
+    /// trained model may name its own [default: h200].
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|FILE.toml"))]
     #[schema(default = "h200")]
     #[param(default = "h200")]
