@@ -27,6 +27,8 @@ pub struct Subject {
     pub tokens: u64,
     /// Nodes of a replica.
     pub nodes: u64,
+    /// Whether adapters are trained in place of the weights.
+    pub adapters: bool,
 }
 
 /// Runs of one generation of GPUs, and the errors of a fit without their own configuration.
@@ -71,6 +73,8 @@ pub enum Gap {
     Format,
     /// A replica over several nodes.
     Nodes,
+    /// Training of adapters.
+    Adapters,
 }
 
 impl Subject {
@@ -89,8 +93,14 @@ impl Subject {
             },
             tokens: workload.keys(),
             nodes: workload.gpus_per_replica().div_ceil(node),
+            adapters: workload.has_adapters(),
         }
     }
+}
+
+fn held<const COUNT: usize>(gaps: [(bool, Gap); COUNT]) -> Vec<Gap> {
+    let gaps = gaps.into_iter().filter(|(holds, _)| *holds);
+    gaps.map(|(_, gap)| gap).collect()
 }
 
 impl Framework {
@@ -100,20 +110,16 @@ impl Framework {
         let fit = self.fits.get(&subject.kind)?;
         let is_alike = |group: &&FitGroup| (group.generation, group.hybrid) == (subject.generation, subject.hybrid);
         let Some(group) = fit.groups.iter().find(is_alike) else {
-            let gaps = match fit.groups.is_empty() {
-                true => Vec::new(),
-                false => vec![Gap::Gpu],
-            };
-            return Some((None, gaps));
+            let gaps = [(!fit.groups.is_empty(), Gap::Gpu), (subject.adapters, Gap::Adapters)];
+            return Some((None, held(gaps)));
         };
         let is_long = subject.tokens as f64 > REACH * group.longest_tokens as f64;
         let gaps = [
             (is_long, Gap::Length),
             (!group.formats.contains(subject.format), Gap::Format),
             (subject.nodes > group.nodes && group.nodes == 1, Gap::Nodes),
+            (subject.adapters, Gap::Adapters),
         ];
-        let gaps = gaps.into_iter().filter(|(holds, _)| *holds);
-        let gaps = gaps.map(|(_, gap)| gap).collect();
         let of_group = Fit {
             runs_from: fit.runs_from.clone(),
             runs: group.runs,
@@ -124,7 +130,7 @@ impl Framework {
             coverage_90: group.coverage_90,
             groups: vec![group.clone()],
         };
-        Some(((!is_long).then_some(of_group), gaps))
+        Some(((!is_long && !subject.adapters).then_some(of_group), held(gaps)))
     }
 
     /// How far its constants of attention hold for sequences of so many tokens: wholly up to the longest run, beyond four
@@ -178,6 +184,15 @@ mod tests {
         };
         let (runs, gap) = gaps("h100", "llama-3-8b", int8, "megatron");
         assert!(runs.is_some() && gap == [Gap::Format]);
+        let adapters = Workload { lora: 8, ..train };
+        assert_eq!(
+            gaps("h100", "llama-3-8b", adapters, "megatron"),
+            (None, vec![Gap::Adapters])
+        );
+        assert_eq!(
+            gaps("l4", "llama-3-8b", adapters, "megatron"),
+            (None, vec![Gap::Gpu, Gap::Adapters])
+        );
         let nodes = Workload {
             tp: 16,
             ..Workload::decode(1, 192)

@@ -333,6 +333,12 @@ fn evidence_text(framework: &Framework, subject: &Subject, fit: Option<&Fit>, ga
             percent(fit.mean_ape)
         );
     }
+    if gaps.contains(&Gap::Adapters) {
+        return format!(
+            "none of the {} runs that were compared trains adapters",
+            grouped(all.runs)
+        );
+    }
     if gaps.contains(&Gap::Length) {
         let alike = all.groups.iter().filter(|group| group.generation == subject.generation);
         let longest = alike.map(|group| group.longest_tokens).max().unwrap_or(0);

@@ -29,8 +29,8 @@ pub const GROUPS: [Group; 7] = [
     (
         "Memory",
         "zero recompute lora",
-        "recompute_layers offload optimizer optimizer_states optimizer_in_backward gradient_dtype loss lora_targets base_dtype \
-         kv_cache_dtype memory_share",
+        "recompute_layers offload optimizer optimizer_states optimizer_in_backward gradient_dtype loss lora_targets \
+         base_dtype kv_cache_dtype memory_share",
     ),
     (
         "Hardware",

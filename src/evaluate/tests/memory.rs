@@ -48,7 +48,7 @@ fn settings(file: &Path) -> Vec<Setting> {
     settings.into_values().collect()
 }
 
-/// No constant of the memory of adapters was fitted to these rows; bytes a logit and the room of an allocator were chosen on a part of
+/// Of the memory of adapters two terms were chosen on these rows (docs/method/memory.md); bytes a logit and the room of an allocator were chosen on a part of
 /// those that train all weights.
 #[test]
 fn peak_memory_of_published_runs_is_near_and_verdicts_are_right() {

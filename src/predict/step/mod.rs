@@ -176,7 +176,7 @@ pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workloa
     let sum = &whole.sum;
     let time = whole.lanes.total;
     let subject = Subject::of(predictor.gpu(), architecture, workload);
-    let (half_width, unseen) = whole.half_width(framework, &subject, workload.has_adapters());
+    let (half_width, unseen) = whole.half_width(framework, &subject);
     let rate = |time: Seconds| step.tokens as f64 / time.secs();
     let low = (time * (-half_width).exp()).max(whole.least.min(time));
     let high = time * half_width.exp();
@@ -322,20 +322,22 @@ impl Whole {
 
     /// Half width of the 90 % interval of the logarithm of the step: that of the framework, wider by what none of its runs
     /// covers and by what is offloaded, or that of the operators where they are less sure.
-    fn half_width(&self, framework: &Framework, subject: &Subject, adapts: bool) -> (f64, Caveats) {
+    fn half_width(&self, framework: &Framework, subject: &Subject) -> (f64, Caveats) {
         let operators = self.sum.half_width();
         let mut unseen = Caveats::default();
         let Some(mut whole) = framework.half_width(subject.kind) else {
             return (operators, unseen);
         };
         let gaps = framework.evidence(subject).map(|(_, gaps)| gaps);
-        let gaps = gaps.unwrap_or_default().into_iter().map(|gap| match gap {
+        let gaps = gaps.unwrap_or_else(|| subject.adapters.then_some(Gap::Adapters).into_iter().collect());
+        let gaps = gaps.into_iter().map(|gap| match gap {
             Gap::Gpu => Caveat::UnseenGpu,
             Gap::Length => Caveat::UnseenLength,
             Gap::Format => Caveat::UnseenFormat,
             Gap::Nodes => Caveat::UnseenNodes,
+            Gap::Adapters => Caveat::Adapters,
         });
-        for caveat in gaps.chain(adapts.then_some(Caveat::Adapters)) {
+        for caveat in gaps {
             unseen.insert(caveat);
             whole = quadrature(whole, assume::half_width(caveat));
         }
