@@ -8,6 +8,7 @@ import json
 from collections import Counter
 
 import torch
+from shapewise._shapewise import RequestError
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -115,7 +116,7 @@ class Fused(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func is functional.scaled_dot_product_attention:
+        if func is functional.scaled_dot_product_attention and args and args[0].dim() > 2:
             return self.attention(*args, **kwargs)
         if func in (functional.rms_norm, torch.rms_norm):
             tensor = args[0]
@@ -170,5 +171,9 @@ def operators(module, inputs, kwargs, backward):
         if backward:
             leaves = found.values() if isinstance(found, dict) else tree_leaves(found)
             wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-            torch.autograd.backward(wanted[:1], [torch.empty_like(each) for each in wanted[:1]])
+            if not wanted:
+                raise RequestError("module: no output depends on a weight that is trained; allowed: backward=False")
+            # A loss is what training goes backward from; other outputs beside it are for people.
+            wanted = [leaf for leaf in wanted if not leaf.dim()] or wanted
+            torch.autograd.backward(wanted, [torch.empty_like(each) for each in wanted])
     return [json.loads(op) | {"count": count} for op, count in recorder.ops.items()], recorder.others

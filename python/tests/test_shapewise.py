@@ -255,6 +255,18 @@ def test_a_module_is_its_kernels():
     heads = {"query": torch.zeros(2, 32, 4096, 128).half(), "key": torch.zeros(2, 8, 4096, 128).half()}
     (line,) = shapewise.predict_module(Attention(), heads, gpu="h100").lines
     assert line.op.kind == "attention" and (line.op.kv_heads, line.op.causal) == (8, True)
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = torch.nn.Linear(256, 512), torch.nn.Linear(256, 1024)
+
+        def forward(self, rows):
+            return self.left(rows), self.right(rows)
+
+    two = shapewise.predict_module(Two(), torch.zeros(64, 256), backward=True, gpu="h100", dtype="fp16")
+    assert sum(line.count for line in two.lines if line.op["kind"] == "gemm") == 4
+    with pytest.raises(shapewise.RequestError, match="backward=False"):
+        shapewise.predict_module(Two().requires_grad_(False), torch.zeros(64, 256), backward=True)
     with pytest.warns(UserWarning, match="aten::convolution"):
         shapewise.predict_module(torch.nn.Sequential(torch.nn.Conv1d(8, 8, 3), torch.nn.GELU()), torch.zeros(1, 8, 64))
 

@@ -100,6 +100,7 @@ impl Targets {
     pub(super) fn outputs(self, arch: &Architecture, work: &Workload, linear: &Linear) -> impl Iterator<Item = u64> {
         let all = linear.outputs;
         let gated = arch.mlp.kind == MlpKind::Swiglu;
+        let has = move |of: u16| self.0 & if gated { of } else { of & !(GATE | GATE_UP) } != 0;
         let parts = match linear.role {
             Role::Qkv if self.0 & QKV == 0 => {
                 let keys = rank_kv_heads(arch, work.tp) * arch.head_dim;
@@ -112,7 +113,7 @@ impl Targets {
         };
         parts
             .into_iter()
-            .filter(move |(of, _)| self.0 & of != 0)
+            .filter(move |(of, _)| has(*of))
             .map(|(_, outputs)| outputs)
     }
 
@@ -170,8 +171,20 @@ impl Serialize for Targets {
 
 impl<'de> Deserialize<'de> for Targets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = String::deserialize(deserializer)?.parse();
-        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
+        /// A text with commas, or a list as PEFT's `target_modules`.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            List(Vec<String>),
+        }
+        let text = match Written::deserialize(deserializer) {
+            Ok(Written::Text(text)) => text,
+            Ok(Written::List(names)) => names.join(","),
+            Err(_) => String::new(),
+        };
+        text.parse()
+            .map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
     }
 }
 
@@ -192,6 +205,16 @@ impl Workload {
     /// Whether adapters alone are trained.
     pub const fn has_adapters(&self) -> bool {
         self.lora > 0
+    }
+
+    /// `LoRA 16 of all-linear, nf4 base`; `None` without adapters.
+    pub fn adapters_text(&self) -> Option<String> {
+        let base = match self.base_dtype {
+            BaseDtype::Auto => String::new(),
+            packed => format!(", {packed} base"),
+        };
+        self.has_adapters()
+            .then(|| format!("LoRA {} of {}{base}", self.lora, self.lora_targets))
     }
 
     /// The outputs of the adapters beside a linear map; none without adapters.

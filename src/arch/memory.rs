@@ -29,7 +29,7 @@
 //! what gates them.
 //!
 //! **Adapters** (LoRA): frozen weights in the bits of their format, embedding, head and norms in 16; gradients and states of adapters
-//! alone; no input of a linear map without an adapter is kept. ZeRO stage 3 gathers packed weights.
+//! alone; no input of a linear map of attention without an adapter is kept. ZeRO stage 3 gathers packed weights.
 //!
 //! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention
 //! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window; linear attention a state of 4 bytes
@@ -325,10 +325,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         let kept = kept_activations(arch, work, stage, in_flight);
         let layer = layer_activations(arch, work, stage, true);
         let moving = match work.recompute {
-            Recompute::Full if work.recompute_layers == 0 => {
-                let rows = work.residual_rows() * arch.hidden;
-                MOVING_LAYERS * (rows * residual_dtype(work).size()) as f64 + layer
-            }
+            Recompute::Full if work.recompute_layers == 0 => MOVING_LAYERS * layer_input(arch, work) as f64 + layer,
             _ => MOVING_LAYERS * layer,
         };
         memory.activations = Bytes::from_bytes(match work.offload.activations() {
@@ -379,6 +376,20 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         ..memory
     };
     let flowing = Bytes::from_bytes(flowing_gradients(arch, work));
+    // FSDP holds the gradients of the inputs of frozen layers until all have one (`register_multi_grad_hook`), and inputs that
+    // are computed from with them.
+    let held = match work.has_adapters() && is_sharded {
+        true => {
+            stage.layers
+                + if work.recompute == Recompute::Full {
+                    stage.recomputing(work)
+                } else {
+                    0
+                }
+        }
+        false => 0,
+    };
+    let held = Bytes::from_bytes((held * layer_input(arch, work)) as f64);
     let moments = [
         loss,
         MemoryUse {
@@ -391,11 +402,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         MemoryUse {
             peak: Peak::Backward,
             gradients: memory.gradients,
-            activations: match work.has_adapters() && is_sharded && work.recompute == Recompute::Full {
-                // FSDP holds the gradients of the inputs of frozen layers until all have one (`register_multi_grad_hook`).
-                true => memory.activations * 2.0 - working.min(memory.activations),
-                false => working.min(memory.activations),
-            },
+            activations: working.min(memory.activations) + held,
             logits: Bytes::ZERO,
             flowing,
             ..loss
@@ -548,13 +555,18 @@ fn kept_activations(arch: &Architecture, work: &Workload, stage: StageLayers, in
         layers *= KEPT_OF_OPERATORS;
     }
     if work.recompute == Recompute::Full {
-        let input = work.residual_rows() * arch.hidden * residual_dtype(work).size();
+        let input = layer_input(arch, work);
         let recomputing = stage.recomputing(work);
         let kept = layers * (stage.layers - recomputing) as f64 / stage.layers as f64;
         let inputs = (recomputing * input) as f64;
         return in_flight * (inputs + kept) + layer_activations(arch, work, stage, true);
     }
     in_flight * layers
+}
+
+/// Bytes of what goes into a layer, for one micro-batch.
+fn layer_input(arch: &Architecture, work: &Workload) -> u64 {
+    work.residual_rows() * arch.hidden * residual_dtype(work).size()
 }
 
 /// Bytes the largest layer of a stage keeps for one micro-batch; `scores` says whether unfused scores are kept.
@@ -748,6 +760,34 @@ mod tests {
     }
 
     /// ZeRO-Offload trains 13 billion parameters on one V100 of 32 GB (arXiv 2101.06840, section 1).
+    #[test]
+    fn fewer_layers_that_recompute_take_no_less_memory_with_adapters() {
+        let arch = preset("llama-3-8b");
+        let layers = |recompute_layers| {
+            let work = Workload {
+                lora: 16,
+                dp: 8,
+                zero: 3,
+                recompute: if recompute_layers == 0 {
+                    Recompute::None
+                } else {
+                    Recompute::Full
+                },
+                recompute_layers,
+                ..Workload::train(2, 4096)
+            };
+            memory_use(arch, &work).unwrap().total().bytes()
+        };
+        let totals: Vec<f64> = [0, 1, 8, 16, 24, 32].map(layers).to_vec();
+        assert!(
+            totals.is_sorted_by(|before, after| after <= &(before * 1.01)),
+            "{totals:?}"
+        );
+        // The gradients of 32 inputs, and the inputs.
+        let input = 2.0 * 2.0 * 4096.0 * 4096.0;
+        assert!(totals[5] > 64.0 * input, "{totals:?}");
+    }
+
     #[test]
     fn offloaded_states_leave_the_weights_of_a_published_run() {
         let arch = preset("gpt3-13b");

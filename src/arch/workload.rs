@@ -739,11 +739,8 @@ impl fmt::Display for Workload {
         if !is_default(&self.router_load) {
             write!(f, ", {} router load", self.router_load)?;
         }
-        if self.has_adapters() {
-            write!(f, ", LoRA {} of {}", self.lora, self.lora_targets)?;
-        }
-        if !is_default(&self.base_dtype) {
-            write!(f, ", {} base", self.base_dtype)?;
+        if let Some(adapters) = self.adapters_text() {
+            write!(f, ", {adapters}")?;
         }
         write!(f, ", {} attention", self.attention)
     }

@@ -59,6 +59,8 @@ named_enum! {
         UnseenNodes = "unseen_nodes",
         /// Adapters are trained: no constant was fitted to such a run.
         Adapters = "adapters",
+        /// The same on Ada, where published steps are far from what is predicted.
+        AdaptersOnAda = "adapters_on_ada",
     }
 }
 
@@ -67,7 +69,12 @@ impl Caveat {
     pub const fn is_of_step(self) -> bool {
         matches!(
             self,
-            Self::UnseenGpu | Self::UnseenLength | Self::UnseenFormat | Self::UnseenNodes | Self::Adapters
+            Self::UnseenGpu
+                | Self::UnseenLength
+                | Self::UnseenFormat
+                | Self::UnseenNodes
+                | Self::Adapters
+                | Self::AdaptersOnAda
         )
     }
 
@@ -103,6 +110,7 @@ impl Caveat {
             Self::UnseenFormat => "no run in this number format was compared",
             Self::UnseenNodes => "no run of one model over several nodes was compared",
             Self::Adapters => "adapters: constants are of steps that train all weights",
+            Self::AdaptersOnAda => "adapters on Ada: published steps are up to twice as fast as predicted",
         }
     }
 }

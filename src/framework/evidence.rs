@@ -40,6 +40,9 @@ pub struct FitGroup {
     /// Whether some layers of the models are recurrences.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hybrid: bool,
+    /// Whether they train adapters.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adapters: bool,
     /// The GPUs.
     pub gpus: BTreeSet<String>,
     /// Number formats, or recipes of fp8.
@@ -108,8 +111,14 @@ impl Framework {
     /// kind was compared.
     pub fn evidence(&self, subject: &Subject) -> Option<(Option<Fit>, Vec<Gap>)> {
         let fit = self.fits.get(&subject.kind)?;
-        let is_alike = |group: &&FitGroup| (group.generation, group.hybrid) == (subject.generation, subject.hybrid);
-        let Some(group) = fit.groups.iter().find(is_alike) else {
+        let alike = |adapters: bool| {
+            let is_alike = |group: &&FitGroup| {
+                let of_group = (group.generation, group.hybrid, group.adapters);
+                of_group == (subject.generation, subject.hybrid, adapters)
+            };
+            fit.groups.iter().find(is_alike)
+        };
+        let Some(group) = alike(subject.adapters).or_else(|| alike(false)) else {
             let gaps = [(!fit.groups.is_empty(), Gap::Gpu), (subject.adapters, Gap::Adapters)];
             return Some((None, held(gaps)));
         };
@@ -118,7 +127,7 @@ impl Framework {
             (is_long, Gap::Length),
             (!group.formats.contains(subject.format), Gap::Format),
             (subject.nodes > group.nodes && group.nodes == 1, Gap::Nodes),
-            (subject.adapters, Gap::Adapters),
+            (subject.adapters != group.adapters, Gap::Adapters),
         ];
         let of_group = Fit {
             runs_from: fit.runs_from.clone(),
@@ -130,7 +139,8 @@ impl Framework {
             coverage_90: group.coverage_90,
             groups: vec![group.clone()],
         };
-        Some(((!is_long && !subject.adapters).then_some(of_group), held(gaps)))
+        let speaks = !is_long && subject.adapters == group.adapters;
+        Some((speaks.then_some(of_group), held(gaps)))
     }
 
     /// How far its constants of attention hold for sequences of so many tokens: wholly up to the longest run, beyond four

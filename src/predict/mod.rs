@@ -431,7 +431,8 @@ impl Predictor {
                 // No weights, however damaged, make a time of nothing or of ages.
                 let output = output.clamp(-assume::GREATEST_OUTPUT, assume::GREATEST_OUTPUT);
                 let mut time = carried.apply(asked.reference * output.exp(), model.rates.launch());
-                if own.half_width > assume::GUESS {
+                // Of collectives both ends of a link's range lie as far from bytes over bandwidth.
+                if own.half_width > assume::GUESS && !matches!(op, Op::Collective(_)) {
                     time = assume::towards_roofline(&self.gpu, op, time, own.half_width);
                     own.half_width = assume::GUESS;
                 }

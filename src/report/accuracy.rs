@@ -29,7 +29,8 @@ Written by `shapewise evaluate --accuracy`. Errors are `|predicted / measured - 
 
 * *Held out by key*: errors of nets that saw no row of the `(n, k)` pair, head configuration or model size that they are judged on
   (12 % of the keys; of fewer than 20 keys, four fits hold out a quarter each). GPU, software and grid are those of the
-  training rows. The shipped nets learned from all rows.
+  training rows. The shipped nets learned from all rows. Of experts in w4a16, whose tables have one to eight models, pairs of tensor- and
+  expert-parallel ranks are held out instead.
 * *Held out by configuration*: errors of constants fitted without the runs of the judged model, GPU and format. Other runs of the same
   model stay in the fit.
 * *Kept out by model*: errors of constants fitted without any run of the judged model.

@@ -36,6 +36,10 @@ pub struct PlanReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) global_batch: Option<u64>,
     pub(super) format: &'static str,
+    /// What is trained in place of the weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) adapters: Option<String>,
     pub(super) framework: FrameworkKeys,
     /// Capacity of one GPU.
     pub(super) capacity_bytes: f64,
@@ -205,6 +209,7 @@ impl PlanReport {
             limits: subject.limits.and_then(LimitKeys::of),
             global_batch: trains.then_some(subject.global_batch),
             format: workload.format_name(),
+            adapters: workload.adapters_text(),
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
             capacity_bytes: gpu.memory().bytes(),
             order: None,
@@ -420,6 +425,10 @@ pub struct CompareReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) global_batch: Option<u64>,
     pub(super) format: &'static str,
+    /// What is trained in place of the weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub(super) adapters: Option<String>,
     pub(super) gpus: u64,
     /// Most tokens per second and GPU first, then those without a layout.
     pub(super) compared: Vec<ComparedKeys>,
@@ -458,6 +467,7 @@ impl CompareReport {
             limits: subject.limits.and_then(LimitKeys::of),
             global_batch: workload.trains().then_some(subject.global_batch),
             format: workload.format_name(),
+            adapters: workload.adapters_text(),
             gpus,
             compared: Vec::new(),
         }

@@ -23,6 +23,11 @@ impl Report for PlanReport {
     }
 }
 
+/// A further part of a heading.
+fn with(part: Option<&str>) -> String {
+    part.map_or_else(String::new, |part| format!(", {part}"))
+}
+
 impl PlanReport {
     fn heading(&self) -> String {
         let what = match (self.mode, self.global_batch, self.output) {
@@ -46,11 +51,12 @@ impl PlanReport {
         };
         let notes: Vec<_> = self.notes.iter().map(|note| format!("note {note}\n")).collect();
         format!(
-            "{} ({} parameters) on {gpus}{} ({})\n{what}\n{}\n{}",
+            "{} ({} parameters) on {gpus}{} ({})\n{what}{}\n{}\n{}",
             self.model,
             grouped(self.parameters),
             self.gpu_title,
             self.gpu,
+            with(self.adapters.as_deref()),
             self.framework.text(true),
             notes.concat()
         )
@@ -430,12 +436,13 @@ impl Report for CompareReport {
             },
         };
         let heading = format!(
-            "{} ({} parameters) on {} GPUs, {}: {batch}, {}\n",
+            "{} ({} parameters) on {} GPUs, {}: {batch}, {}{}\n",
             self.model,
             grouped(self.parameters),
             grouped(self.gpus),
             self.mode,
-            self.format
+            self.format,
+            with(self.adapters.as_deref())
         );
         let [within_first, within_further] = limit_headings(self.limits);
         let headings = [

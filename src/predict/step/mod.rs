@@ -13,6 +13,7 @@ pub use timed::{Load, Timed};
 use crate::arch::{Architecture, Item, MemoryUse, Step, Workload, lower, memory_use};
 use crate::error::Result;
 use crate::framework::{Constant, Framework, Gap, Subject};
+use crate::gpu::Generation;
 use crate::ops::{MemoryKind, Op};
 use crate::predict::Predictor;
 use crate::predict::assume;
@@ -335,6 +336,7 @@ impl Whole {
             Gap::Length => Caveat::UnseenLength,
             Gap::Format => Caveat::UnseenFormat,
             Gap::Nodes => Caveat::UnseenNodes,
+            Gap::Adapters if subject.generation == Generation::Ada => Caveat::AdaptersOnAda,
             Gap::Adapters => Caveat::Adapters,
         });
         for caveat in gaps {
