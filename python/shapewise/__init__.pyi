@@ -95,6 +95,7 @@ class CompareReport(Report):
     limits: _LimitKeys | None
     global_batch: int | None
     format: str
+    adapters: str | None
     gpus: int
     compared: list[_ComparedKeys]
 
@@ -165,6 +166,7 @@ class PlanReport(Report):
     limits: _LimitKeys | None
     global_batch: int | None
     format: str
+    adapters: str | None
     framework: _FrameworkKeys
     capacity_bytes: float
     order: _Order | None
@@ -369,6 +371,7 @@ class _FitGroup(Record):
     """Runs of one generation of GPUs, and the errors of a fit without their own configuration."""
     generation: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4", "xe2", "other"]
     hybrid: bool | None
+    adapters: bool | None
     gpus: list[str]
     formats: list[str]
     longest_tokens: int
@@ -738,7 +741,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
     text: str
     time_share: float
 
@@ -800,7 +803,7 @@ class _StepLine(Record):
     bytes: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -821,7 +824,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -845,7 +848,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
     text: str
 
 class _WaveCount(Record):
@@ -1164,22 +1167,22 @@ def predict_module(
     causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
         of it is computed; in a list, attention that does not say `causal` is.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a model that describes its own GPU is asked about that one [default: h200].
+        of another; a trained model may name its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
         calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
-        [default: megatron in training, vllm in serving]. Operators asked for alone are its kernels,
-        where it is named.
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
     enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
-    any_stack: Intervals of operators hold for any software stack of the GPU, not for the one that
-        answers alone; those of steps are the framework's, or the operators' where they are wider,
-        those of planned engines the framework's.
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
     """
 
 class Model:
@@ -1296,8 +1299,7 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-            [default: 0].
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
         lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -1415,8 +1417,7 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-            [default: 0].
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
         lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -1476,7 +1477,7 @@ class Model:
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
-        lora: int | None = None,
+        lora: int | str | None = None,
         lora_targets: str | None = None,
         base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         gpu: str | None = None,
@@ -1534,8 +1535,7 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-            [default: 0].
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
         lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -1633,8 +1633,7 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
-        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-            [default: 0].
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
         lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -1750,8 +1749,7 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
-        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-            [default: 0].
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
         lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -1963,8 +1961,7 @@ class Model:
         kv_cache_dtype: Number format of cached keys and values.
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
-        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-            [default: 0].
+        lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
         lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -2162,8 +2159,7 @@ def search(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-        [default: 0].
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
     lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
         (PEFT's `target_modules`).
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -2282,8 +2278,7 @@ def check(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-        [default: 0].
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
     lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
         (PEFT's `target_modules`).
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -2382,8 +2377,7 @@ def plan(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
-    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-        [default: 0].
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
     lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
         (PEFT's `target_modules`).
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -2500,8 +2494,7 @@ def compare(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
-    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-        [default: 0].
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
     lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
         (PEFT's `target_modules`).
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
@@ -2685,7 +2678,7 @@ def sweep(
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
-    lora: int | None = None,
+    lora: int | str | None = None,
     lora_targets: str | None = None,
     base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     gpu: str | None = None,
@@ -2743,8 +2736,7 @@ def sweep(
     kv_cache_dtype: Number format of cached keys and values.
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
-    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none
-        [default: 0].
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
     lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
         (PEFT's `target_modules`).
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
