@@ -314,7 +314,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         } else {
             1.0
         };
-        if work.autocast && !work.has_adapters() && !is_sharded {
+        if work.casts_weights() && !is_sharded {
             // Each micro-batch casts for itself; what runs again casts again.
             let copies = match work.recompute {
                 Recompute::Full => 1.0,
@@ -376,18 +376,12 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         ..memory
     };
     let flowing = Bytes::from_bytes(flowing_gradients(arch, work));
-    // FSDP holds the gradients of the inputs of frozen layers until all have one (`register_multi_grad_hook`), and inputs that
-    // are computed from with them.
-    let held = match work.has_adapters() && is_sharded {
-        true => {
-            stage.layers
-                + if work.recompute == Recompute::Full {
-                    stage.recomputing(work)
-                } else {
-                    0
-                }
-        }
-        false => 0,
+    // FSDP holds the gradients of the inputs of frozen layers until all have one (`register_multi_grad_hook`), and with them the
+    // inputs that layers are recomputed from.
+    let held = match work.recompute {
+        _ if !work.has_adapters() || !is_sharded => 0,
+        Recompute::Full => stage.layers + stage.recomputing(work),
+        _ => stage.layers,
     };
     let held = Bytes::from_bytes((held * layer_input(arch, work)) as f64);
     let moments = [
@@ -759,7 +753,6 @@ mod tests {
         &Preset::find(name).unwrap().architecture
     }
 
-    /// ZeRO-Offload trains 13 billion parameters on one V100 of 32 GB (arXiv 2101.06840, section 1).
     #[test]
     fn fewer_layers_that_recompute_take_no_less_memory_with_adapters() {
         let arch = preset("llama-3-8b");
@@ -788,6 +781,7 @@ mod tests {
         assert!(totals[5] > 64.0 * input, "{totals:?}");
     }
 
+    /// ZeRO-Offload trains 13 billion parameters on one V100 of 32 GB (arXiv 2101.06840, section 1).
     #[test]
     fn offloaded_states_leave_the_weights_of_a_published_run() {
         let arch = preset("gpt3-13b");

@@ -409,6 +409,11 @@ impl Workload {
         }
     }
 
+    /// Whether linear maps cast their weights and what they take (`torch.autocast`); adapters leave both in 16 bits.
+    pub(super) fn casts_weights(&self) -> bool {
+        self.weight_dtype() != self.activation_dtype()
+    }
+
     /// Format of what is trained, and of its gradients.
     pub fn trained_dtype(&self) -> Dtype {
         match self.autocast {

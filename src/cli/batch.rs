@@ -212,15 +212,10 @@ impl Lines<'_> {
                 Err(Error::infeasible("a bug of shapewise, named above"))
             })
         });
-        let error = match &body {
-            Ok(_) => String::new(),
-            Err(error) => {
-                self.refused += 1;
-                self.code = self.code.max(FAILED);
-                json::in_keys(&error.to_string())
-            }
-        };
-        if !error.is_empty() {
+        let error = body.as_ref().err().map(|error| json::in_keys(&error.to_string()));
+        if let Some(error) = &error {
+            self.refused += 1;
+            self.code = self.code.max(FAILED);
             say(&format!("{}:{line}: {error}", self.name));
         }
         let text = match (self.view.format, &body) {
@@ -230,7 +225,7 @@ impl Lines<'_> {
                 let answer = body.ok().map(|report| document(&*report)).unwrap_or_default();
                 let cell = |key: &&str| match *key {
                     "line" => line.to_string(),
-                    "error" => error.clone(),
+                    "error" => error.clone().unwrap_or_default(),
                     key => table::text(&answer[key]),
                 };
                 table::line(HEADING.iter().map(cell))

@@ -103,6 +103,18 @@ fn head_rows(work: &Workload) -> u64 {
     if work.trains() { work.rank_tokens() } else { work.batch }
 }
 
+/// Makes GEMMs of `members` groups; one that casts its inputs has them in one layout.
+fn gemms(members: u64, dtype: Dtype) -> impl Fn(u64, u64, u64, Layout) -> Op {
+    move |m, n, k, layout| {
+        Op::Gemm(Gemm {
+            batch: members,
+            layout: if dtype.casts_inputs() { Layout::Tn } else { layout },
+            dtype,
+            ..Gemm::new(m, n, k)
+        })
+    }
+}
+
 /// The role of casts inside layers, and of those at embedding, head and loss.
 const fn autocast(is_edge: bool) -> Role {
     match is_edge {
@@ -203,15 +215,7 @@ impl Lowering<'_> {
             _ => self.work.linear_dtype(),
         };
         let (inputs, outputs) = (linear.inputs, linear.outputs);
-        let gemm = |m, n, k, layout| {
-            let layout = if dtype.casts_inputs() { Layout::Tn } else { layout };
-            Op::Gemm(Gemm {
-                batch: members,
-                layout,
-                dtype,
-                ..Gemm::new(m, n, k)
-            })
-        };
+        let gemm = gemms(members, dtype);
         let frozen = self.work.has_adapters();
         let backward = [
             (Phase::GradInput, gemm(rows, inputs, outputs, Layout::Nn)),
@@ -280,14 +284,7 @@ impl Lowering<'_> {
                 self.push(Role::Unpack, phase, unpack, times);
             }
         }
-        let gemm = |m, n, k, layout| {
-            Op::Gemm(Gemm {
-                batch: members,
-                layout,
-                dtype,
-                ..Gemm::new(m, n, k)
-            })
-        };
+        let gemm = gemms(members, dtype);
         let kernel = |kind, cols| Op::Memory(Memory::forward(kind, rows * members, cols, dtype));
         let rank = work.lora;
         for outputs in work.adapters(self.arch, linear) {
@@ -342,7 +339,7 @@ impl Lowering<'_> {
             NormKind::RmsNorm | NormKind::UnweightedRmsNorm => MemoryKind::RmsNorm,
         };
         self.memory(role, kind, rows, cols, scope, times);
-        if !self.autocasts() {
+        if !self.work.casts_weights() {
             return;
         }
         let placement = self.arch.norm.placement;
@@ -360,11 +357,6 @@ impl Lowering<'_> {
         let role = autocast(scope == Scope::Edge);
         self.emit(role, scope, taken * times, up, &[(Phase::Backward, down)]);
         self.emit(role, scope, given * times, down, &[(Phase::Backward, up)]);
-    }
-
-    /// Whether what linear maps take is cast.
-    fn autocasts(&self) -> bool {
-        self.work.weight_dtype() != self.work.activation_dtype()
     }
 
     /// Casts of autocast: of a tensor to the format of linear maps, and back.
@@ -414,7 +406,7 @@ impl Lowering<'_> {
         }
         self.memory(add, MemoryKind::Add, rows, hidden, Scope::Layer, layers);
         // A norm after a branch casts the gradient of the branch.
-        if self.autocasts() && !self.arch.norm.placement.follows_branches() {
+        if self.work.casts_weights() && !self.arch.norm.placement.follows_branches() {
             let [down, _] = self.casts(rows, hidden);
             self.push(Role::Autocast, Phase::Backward, down, layers);
         }
@@ -435,7 +427,7 @@ impl Lowering<'_> {
             let kind = MemoryKind::CrossEntropy;
             let rows = work.rank_tokens();
             self.memory(Role::Loss, kind, rows, head.outputs, edge, 1);
-            if self.autocasts() {
+            if self.work.casts_weights() {
                 // The loss takes logarithms of probabilities in fp32.
                 let [down, up] = self.casts(rows, head.outputs);
                 self.push(Role::HeadAutocast, Phase::Forward, up, 1);
