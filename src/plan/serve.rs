@@ -6,7 +6,8 @@ use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Practice, Workload, 
 use crate::error::{Error, Result};
 use crate::framework::Kind;
 use crate::predict::Predictor;
-use crate::predict::step::{Load, Timed};
+use crate::predict::memo::Memo;
+use crate::predict::step::Load;
 use crate::stats::{NORMAL_90, normal_cdf};
 use crate::units::{Bytes, Seconds};
 use rayon::prelude::*;
@@ -109,7 +110,7 @@ pub fn serve(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
     }
     let tried = fitting
         .par_iter()
-        .map(|work| tried(predictor, arch, query, limits, work, room));
+        .map(|work| tried(&mut Memo::new(predictor), arch, query, limits, work, room));
     let tried: Vec<Engine> = tried.collect::<Result<Vec<_>>>()?.concat();
     let is_kept = |engine: &&Engine| engine.likelihood() >= limits.confidence;
     let mut engines: Vec<Engine> = tried.iter().filter(is_kept).cloned().collect();
@@ -253,18 +254,18 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
 /// An engine with each number of requests in flight that fits: doublings, and the largest one that keeps the limits to a
 /// sixteenth.
 fn tried(
-    predictor: &Predictor,
+    memo: &mut Memo<'_>,
     arch: &Architecture,
     query: &Query,
     limits: &Limits,
     work: &Workload,
     room: Bytes,
 ) -> Result<Vec<Engine>> {
-    let with = |batch: u64| -> Result<Option<Engine>> {
+    let mut with = |batch: u64| -> Result<Option<Engine>> {
         let work = Workload { batch, ..*work };
         let memory = filled(arch, limits, &work).map(|memory| memory.total());
         let memory = memory.filter(|memory| *memory <= room);
-        let engine = memory.map(|memory| timed(predictor, arch, limits, &work, memory));
+        let engine = memory.map(|memory| timed(memo, arch, limits, &work, memory));
         engine.transpose()
     };
     let is_asked = query.kept(Dimension::Batch).is_some() || limits.concurrency.is_some();
@@ -301,20 +302,14 @@ fn tried(
     Ok(all)
 }
 
-fn timed(
-    predictor: &Predictor,
-    arch: &Architecture,
-    limits: &Limits,
-    work: &Workload,
-    memory: Bytes,
-) -> Result<Engine> {
-    let framework = predictor.framework(work.mode)?;
+fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workload, memory: Bytes) -> Result<Engine> {
+    let framework = memo.predictor().framework(work.mode)?;
     let width = |kind| framework.half_width(kind);
     let in_flight = work.batch * work.dp;
     let in_flight = limits.concurrency.map_or(in_flight, |all| all.min(in_flight)) as f64;
     let decodes = work.mode == Mode::Decode;
     if !decodes {
-        let time = Timed::step(predictor, arch, work)?.time(framework);
+        let time = memo.cost(arch, work)?.time;
         let half_width = width(Kind::Prefill);
         let rate = |factor: f64| in_flight * work.seq as f64 / (time.secs() * factor);
         return Ok(Engine {
@@ -333,16 +328,16 @@ fn timed(
         prompt: limits.prompt,
         output: limits.output,
     };
-    let of = |work: &Workload| Timed::served(predictor, arch, work, load).map(|timed| timed.time(framework));
-    let token = of(work)?;
     let prompt = Workload {
         mode: Mode::Prefill,
         batch: 1,
-        seq: limits.prompt,
+        seq: limits.prompt.max(1),
         context: 0,
         ..*work
     };
-    let first_token = of(&prompt)?;
+    let [decode, prefill] = [memo.cost(arch, work)?.time, memo.cost(arch, &prompt)?.time];
+    let token = load.token(framework, decode, prefill);
+    let first_token = load.first_token(framework, decode, prefill);
     let half_widths @ [first, further] = [width(Kind::FirstToken), width(Kind::of(arch, work))];
     // A request holds its place for its first token and all further ones.
     let output = limits.output as f64;

@@ -44,6 +44,11 @@ impl<'a> Memo<'a> {
         }
     }
 
+    /// What predicts.
+    pub const fn predictor(&self) -> &'a Predictor {
+        self.predictor
+    }
+
     /// Predicts one step; fails where it cannot be lowered.
     pub fn cost(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Cost> {
         let context = Context::of(self.predictor, architecture, workload)?;

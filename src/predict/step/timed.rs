@@ -18,6 +18,33 @@ pub struct Load {
     pub output: u64,
 }
 
+impl Load {
+    /// Requests in flight beside one.
+    const fn others(&self) -> f64 {
+        self.concurrency.saturating_sub(1) as f64
+    }
+
+    /// Time per token of a request where a decode step of all takes `decode` and the prompt pass of one `prefill`.
+    pub fn token(&self, framework: &Framework, decode: Seconds, prefill: Seconds) -> Seconds {
+        let others = self.others() / self.output.max(1) as f64;
+        decode + prefill * (framework.get(Constant::OtherPrefills) * others)
+    }
+
+    /// Time to the first token of a request, likewise.
+    pub fn first_token(&self, framework: &Framework, decode: Seconds, prefill: Seconds) -> Seconds {
+        let others = self.others();
+        let get = |constant| framework.get(constant);
+        let ahead = match others > 0.0 {
+            true => get(Constant::Queueing) * others.powf(get(Constant::QueueingGrowth)),
+            false => 0.0,
+        };
+        let steps = get(Constant::FirstTokenSteps) * decode.secs();
+        let fixed = get(Constant::FirstTokenMs) * 1e-3;
+        let waited = prefill.secs() * (1.0 + ahead) + steps + fixed;
+        Seconds::from_secs(waited * get(Constant::FirstToken))
+    }
+}
+
 /// The terms of what was timed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timed {
@@ -106,28 +133,13 @@ impl Timed {
         let total = |ledger: &Ledger| Lanes::of(ledger, framework).total;
         match self {
             Self::Step(ledger) => total(ledger),
-            Self::Token { decode, prefill, load } => {
-                let others = load.concurrency.saturating_sub(1) as f64 / load.output.max(1) as f64;
-                total(decode) + total(prefill) * (framework.get(Constant::OtherPrefills) * others)
-            }
+            Self::Token { decode, prefill, load } => load.token(framework, total(decode), total(prefill)),
+            Self::FirstToken { prefill, decode, load } => load.first_token(framework, total(decode), total(prefill)),
             Self::Batch {
                 prefill,
                 decode,
                 output,
             } => total(prefill) + total(decode) * output.saturating_sub(1) as f64,
-            Self::FirstToken { prefill, decode, load } => {
-                let [prompt, token] = [prefill, decode].map(|ledger| total(ledger.as_ref()).secs());
-                let others = load.concurrency.saturating_sub(1) as f64;
-                let get = |constant| framework.get(constant);
-                let ahead = match others > 0.0 {
-                    true => get(Constant::Queueing) * others.powf(get(Constant::QueueingGrowth)),
-                    false => 0.0,
-                };
-                let steps = get(Constant::FirstTokenSteps) * token;
-                let fixed = get(Constant::FirstTokenMs) * 1e-3;
-                let waited = prompt * (1.0 + ahead) + steps + fixed;
-                Seconds::from_secs(waited * get(Constant::FirstToken))
-            }
         }
     }
 }
