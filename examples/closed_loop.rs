@@ -77,9 +77,10 @@ fn main() -> Result<()> {
         };
         // At equal parameters, as the search compares.
         let size = parameters(best).total as f64 / parameters(&baseline).total as f64;
-        let told = [&baseline, best].map(|model| estimate_step(&predictor, model, &work).map(|step| step.time.secs()));
-        let [told_baseline, told_best] = told;
-        let predicted = told_baseline? / told_best? * size;
+        let predicted =
+            [&baseline, best].map(|model| estimate_step(&predictor, model, &work).map(|step| step.time.secs()));
+        let [predicted_baseline, predicted_best] = predicted;
+        let predicted = predicted_baseline? / predicted_best? * size;
         let realised = realised(&mut *device, &baseline, best, &work)? * size;
         println!(
             "{:>44}  {:>44}  {predicted:>8.2}x  {realised:>7.2}x",
@@ -177,7 +178,7 @@ fn realised(device: &mut dyn Device, first: &Architecture, second: &Architecture
     Ok(first / second)
 }
 
-/// A transformer of 10 to 30 million parameters as nobody should shape it: an odd vocabulary, head sizes and an MLP width
+/// A transformer of 10 to 30 million parameters of a bad shape: an odd vocabulary, head sizes and an MLP width
 /// that are multiples of nothing, thin and deep.
 fn badly_shaped(random: &mut Random) -> Architecture {
     let mut drawn = |least: usize, most: usize| (least + random.below(most - least + 1)) as u64;

@@ -323,7 +323,7 @@ fn replace(path: &Path, content: &[u8]) -> Result<()> {
     written.map_err(fail)
 }
 
-/// Removes what killed writers of this file have left, where the system can tell that they have ended.
+/// Removes what killed writers of this file have left, if the system shows that they have ended.
 fn remove_partials(folder: &Path, name: &str) {
     let processes = Path::new("/proc");
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -32,7 +32,7 @@ const LARGEST_DOCUMENT: usize = 64 << 10;
 /// How long answers may take to notice that standard input has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// What an agent is told before it asks.
+/// Instructions that an agent receives before its first question.
 const INSTRUCTIONS: &str = "Predicts how fast transformers run on GPUs, and finds shapes and layouts that run faster. Every key \
     of an answer carries its unit; times have a 90 % interval and the tier that they come from: measured, learned, transferred or \
     roofline. `gpus` and `presets` list the names that requests take.";
@@ -50,7 +50,7 @@ pub fn run(repeat: Repeat) -> Result<()> {
     };
     let ended = runtime.block_on(async {
         let service = match server.serve(transport::stdio()).await {
-            // Nobody asked anything.
+            // No question was asked.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             service => service.map_err(|error| failed(io::Error::other(error)))?,
         };
@@ -64,7 +64,7 @@ pub fn run(repeat: Repeat) -> Result<()> {
 
 struct Server {
     repeat: Repeat,
-    /// Whether standard input has ended, so that nobody waits for an answer.
+    /// Whether standard input has ended, so that no client waits for an answer.
     is_over: Arc<AtomicBool>,
     /// For what takes longer than a moment.
     cores: Semaphore,

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 /// The predictors that were asked last.
 pub struct Predictors {
     most: usize,
-    /// The one asked last stands at the end.
+    /// The most recently used is last.
     ready: Mutex<Vec<(Key, Arc<Predictor>)>>,
 }
 
@@ -94,7 +94,7 @@ impl Predictors {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Key, Arc<Predictor>)>> {
-        self.ready.lock().expect("nobody panics while holding it")
+        self.ready.lock().expect("no panic while it is held")
     }
 }
 

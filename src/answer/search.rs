@@ -24,7 +24,7 @@ pub fn search<P: Borrow<Predictor>>(
     of: impl Fn(&TargetRequest) -> Result<P>,
     watch: &Watch<'_>,
 ) -> Result<SearchReport> {
-    // What is wrong with the request is said before anything is searched.
+    // A bad request fails before the search begins.
     let gpus = others(home.gpu(), &asked.also_gpus)?;
     let found = search::search(home, searched, watch)?;
     let of = |gpu: &Gpu| {

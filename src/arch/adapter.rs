@@ -96,7 +96,7 @@ impl Targets {
     const ALLOWED: &'static str =
         "all-linear, attention, mlp, or a list of q, k, v, o, gate, up, down, qkv, gate_up, router and head";
 
-    /// The outputs of the adapters beside a linear map of one rank; none where it has none.
+    /// The outputs of the adapters beside a linear map of one rank; empty if it has none.
     pub(super) fn outputs(self, arch: &Architecture, work: &Workload, linear: &Linear) -> impl Iterator<Item = u64> {
         let all = linear.outputs;
         let gated = arch.mlp.kind == MlpKind::Swiglu;

@@ -53,7 +53,7 @@ named_enum! {
         Cp = "cp",
         /// Expert-parallel ranks.
         Ep = "ep",
-        /// Tensor-parallel ranks of one routed expert; 0 stands for those of all else.
+        /// Tensor-parallel ranks of one routed expert; 0 means those of all else.
         ExpertTp = "expert_tp",
         /// Pipeline stages.
         Pp = "pp",
@@ -63,7 +63,7 @@ named_enum! {
         Dp = "dp",
         /// ZeRO stage.
         Zero = "zero",
-        /// Layers of a stage that recompute; 0 stands for all.
+        /// Layers of a stage that recompute; 0 means all.
         RecomputeLayers = "recompute_layers",
         /// Micro-batches per step.
         Microbatches = "microbatches",
@@ -216,7 +216,7 @@ impl Dimension {
         [entry.least, entry.most]
     }
 
-    /// The dimension that this name stands for in a question: `d_ff` of a mixture of experts is the width of one expert.
+    /// The dimension that this name means in a question: `d_ff` of a mixture of experts is the width of one expert.
     #[must_use]
     pub fn meant_in(self, arch: &Architecture) -> Self {
         match self {

@@ -462,13 +462,13 @@ impl Architecture {
         self.linear.map_or(0, |linear| linear.layers)
     }
 
-    /// Layers with softmax attention; none where more are something else than there are, which is not valid.
+    /// Layers with softmax attention; 0 if more layers are something else than there are, which is not valid.
     pub fn attention_layers(&self) -> u64 {
         let others = self.linear_layers() + self.mlp_layers.unwrap_or(0);
         self.layers.saturating_sub(others)
     }
 
-    /// Layers that hold a mixture of experts; none where more are dense than there are, which is not valid.
+    /// Layers that hold a mixture of experts; 0 if more layers are dense than there are, which is not valid.
     pub fn moe_layers(&self) -> u64 {
         self.moe.map_or(0, |moe| {
             self.layers_with_mlp().saturating_sub(moe.dense_layers) / moe.interval

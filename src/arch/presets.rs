@@ -24,7 +24,7 @@ pub struct Preset {
     /// Other names of the same shape.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// What the published config says of the format of its weights, where they are not in 16 bits.
+    /// Format of the weights in the published config, if they are not in 16 bits.
     #[serde(default)]
     pub quantization_config: Option<Value>,
     /// The shape.

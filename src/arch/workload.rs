@@ -203,7 +203,7 @@ pub struct Workload {
     pub cp: u64,
     /// Expert-parallel ranks: each holds an equal share of the routed experts.
     pub ep: u64,
-    /// Tensor-parallel ranks of one routed expert; 0 stands for `tp`.
+    /// Tensor-parallel ranks of one routed expert; 0 means `tp`.
     pub expert_tp: u64,
     /// Pipeline stages.
     pub pp: u64,
@@ -215,7 +215,7 @@ pub struct Workload {
     pub zero: u8,
     /// What the backward pass recomputes.
     pub recompute: Recompute,
-    /// Layers of a stage that recompute; 0 stands for all.
+    /// Layers of a stage that recompute; 0 means all.
     pub recompute_layers: u64,
     /// Fused or unfused attention.
     pub attention: AttentionKernel,

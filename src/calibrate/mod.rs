@@ -287,17 +287,17 @@ fn fit(prior: &Framework, samples: &[&Sample]) -> Framework {
             None => &before.source,
         };
         let found = [value, sd].map(round);
-        // What no run tells of is no fit.
-        let told = found != prior.map(round);
-        let [value, sd] = if told { found } else { prior };
-        let source = match told && !of_prior.starts_with(FITTED) {
+        // A constant that no run constrains is not fitted.
+        let fitted = found != prior.map(round);
+        let [value, sd] = if fitted { found } else { prior };
+        let source = match fitted && !of_prior.starts_with(FITTED) {
             true => format!("{FITTED}{of_prior}"),
             false => of_prior.to_owned(),
         };
         Figure {
             value,
             sd,
-            prior: told.then_some(prior),
+            prior: fitted.then_some(prior),
             source,
         }
     };

@@ -139,7 +139,7 @@ impl<'a> Fixer<'a> {
                 break;
             }
         }
-        // A slower shape fixes nothing where the rule is about speed.
+        // A slower shape is no fix of a rule about speed.
         let met = fixes.len();
         if finding.rule.kind == Kind::Speed {
             fixes.retain(|fix| fix.gain.is_none_or(|gain| gain.expected >= 0.0));

@@ -42,7 +42,7 @@ pub struct Check {
     pub as_is: std::result::Result<StepEstimate, Error>,
     /// Every rule, in the order of [`crate::rules::RULES`].
     pub diagnoses: Vec<Diagnosis>,
-    /// One shape that fixes as many rules as possible by its dimensions alone; `None` if that is none.
+    /// One shape that fixes as many rules as possible by its dimensions alone; `None` if none can be fixed.
     pub together: Option<Fix>,
 }
 
@@ -90,7 +90,7 @@ impl Check {
         self.diagnoses.iter().any(Diagnosis::is_broken)
     }
 
-    /// What is said of the rule with this id.
+    /// The finding on the rule with this id.
     pub fn diagnosis(&self, id: &str) -> Option<&Diagnosis> {
         self.diagnoses.iter().find(|diagnosis| diagnosis.rule().id == id)
     }

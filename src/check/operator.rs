@@ -11,7 +11,7 @@ use crate::rules::{FLASH_SIZES, LOAD_BYTES, OperatorFinding, fused_head, judge_o
 use crate::tiles::{Tile, Waves};
 use crate::units::Seconds;
 
-/// A loss that names what bounds an operator. Ours: a net tells neighbours apart to a few percent.
+/// A loss that names what bounds an operator. Ours: a net orders neighbours to a few percent.
 const BINDING: f64 = 0.1;
 
 /// A near size is named when it is faster by this much.
@@ -86,7 +86,7 @@ pub struct Faster {
 pub struct Limits {
     /// The largest loss, or what an ideal kernel would wait for where none is large.
     pub bound_by: Limit,
-    /// The sizes behind the loss, in words; empty where there is none.
+    /// The sizes that cause the loss, in words; empty if none does.
     pub detail: String,
     /// Near operators that are faster, the greatest loss first.
     pub faster: Vec<Faster>,

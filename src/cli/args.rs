@@ -56,7 +56,7 @@ pub struct View {
     /// How to print the result.
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Print every column, and lines as long as they are, whatever the width of the terminal (100 where there is none).
+    /// Print every column, and lines as long as they are, whatever the width of the terminal (100 without one).
     #[arg(long, global = true)]
     pub wide: bool,
     /// Colour verdicts, gains and losses; auto does so on a terminal, unless NO_COLOR is set.
@@ -543,7 +543,7 @@ pub struct EvaluateArgs {
     /// Timing tables.
     #[arg(long, required_unless_present_any = ["runs", "loss"], num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
-    /// Whose tables they are; native is our own schema, auto is what the columns of each table tell.
+    /// Whose tables they are; native is our own schema, auto decides by the columns of each table.
     #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].into_iter().chain(publishers())))]
     pub from: String,
     /// Measured whole models (docs/runs.md), judged instead of timing tables; `--gpu` and `--stack` choose them by GPU and software.

@@ -201,7 +201,7 @@ fn of_command(command: Command, path: &str, groups: &[Group]) -> Command {
 
 /// The option, where it is `--gpu`, with the default that the environment gives it.
 ///
-/// There is none where the path of a model is named, which may be of a GPU of its own.
+/// A model given by its path has no default, since it may bring its own GPU.
 fn with_gpu(arg: Arg, path: &str) -> Arg {
     if arg.get_id() != "gpu" || !arg.get_default_values().is_empty() {
         return arg;

@@ -28,7 +28,7 @@ struct Hint {
     /// Options with their values, or commands: the first that there is.
     #[serde(default)]
     means: Vec<String>,
-    /// What is said where there is none.
+    /// The hint if no name is near.
     says: Option<String>,
 }
 

@@ -79,7 +79,7 @@ const DONE: u8 = 0;
 /// The request cannot be met, or `check --strict` found a broken rule.
 const FAILED: u8 = 1;
 
-/// The command line breaks its grammar, or an option or a name in it is none that is allowed.
+/// The command line breaks its grammar, or has an option or a name that is not allowed.
 const USAGE: u8 = 2;
 
 /// The program is wrong, not the user.
@@ -218,7 +218,7 @@ fn render(report: &impl Report, view: View) -> String {
     }
 }
 
-/// Columns of the terminal; 100 where standard output is none.
+/// Columns of the terminal; 100 if standard output is no terminal.
 fn width() -> usize {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or(100, |(width, _)| usize::from(width.0).max(LEAST_WIDTH))
@@ -246,7 +246,7 @@ fn note(line: &str) {
     }
 }
 
-/// Writes one line to standard error, if anybody listens.
+/// Writes one line to standard error; a closed one is no failure.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -108,7 +108,7 @@ pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes files below the folder that an option names: all of them, or none where one exists and may not be replaced.
+/// Writes files below the folder that an option names: all of them, or none if one exists and may not be replaced.
 pub fn write_all(option: &str, files: &[(PathBuf, Vec<u8>)], replace: ReplaceArgs) -> Result<()> {
     if !replace.force {
         files.iter().try_for_each(|(path, _)| refuse_existing(option, path))?;

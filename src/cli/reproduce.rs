@@ -53,7 +53,7 @@ fn no_row(paths: &[PathBuf]) -> Error {
     ))
 }
 
-/// The rows of the authors' GPUs; none where no table is named.
+/// The rows of the authors' GPUs; empty if no table is named.
 #[cfg(feature = "dataset")]
 fn timings(paths: &[PathBuf], model: Option<&Artifact>) -> Result<Timings> {
     use crate::cli::rows::is_kept_out;

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Reads tables of this publisher, of our own schema or, with `auto`, of whichever their columns tell; physically
+/// Reads tables of this publisher, of our own schema or, with `auto`, of the one that their columns fit; physically
 /// impossible rows are skipped, and those of our own rows that are not the time of their shape. The GPUs that the tables
 /// describe are registered in `gpus`.
 pub(super) fn read(from: &str, paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
@@ -43,7 +43,7 @@ pub(super) fn read_all(from: &str, paths: &[PathBuf], filter: &Filter, gpus: &mu
     filled(table, &named(paths))
 }
 
-/// Reads each table as whoever published it wrote it, which its columns tell.
+/// Reads each table in the schema of its publisher, found by its columns.
 pub(super) fn recognised(paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
     let mut all = Table::default();
     for path in paths {
@@ -75,7 +75,7 @@ pub(super) fn filled(table: Table, files: &str) -> Result<Table> {
     }
 }
 
-/// What is said of files of which no row or run is left.
+/// The message about files of which no row or run is left.
 pub(super) fn nothing_left(files: &str, what: &str, skipped: &Skipped) -> Error {
     let reasons: Vec<_> = skipped.iter().map(|(reason, _)| reason).collect();
     Error::infeasible(format!(
@@ -132,7 +132,7 @@ pub(super) fn native(paths: &[PathBuf], filter: &Filter, catalog: &mut GpuCatalo
     }
     let files = paths.iter().map(|path| dataset::read_known(path, filter));
     let mut files: Vec<Vec<Row>> = files.collect::<Result<_>>()?;
-    // Whoever writes CSV spells GPUs as drivers do; a file has few of them.
+    // Files in CSV spell GPUs as drivers do; a file has few of them.
     let mut names: HashMap<Arc<str>, Arc<str>> = HashMap::new();
     for row in files.iter_mut().flatten() {
         let name = names.entry(Arc::clone(&row.gpu)).or_insert_with_key(|spelled| {

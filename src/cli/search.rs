@@ -103,8 +103,8 @@ fn signal() -> Arc<AtomicUsize> {
 fn signal() -> Arc<AtomicUsize> {
     const INTERRUPT: usize = 2;
     let received: Arc<AtomicUsize> = Arc::default();
-    let told = Arc::clone(&received);
-    let _ = ctrlc::set_handler(move || told.store(INTERRUPT, Ordering::Relaxed));
+    let signal = Arc::clone(&received);
+    let _ = ctrlc::set_handler(move || signal.store(INTERRUPT, Ordering::Relaxed));
     received
 }
 

@@ -62,7 +62,7 @@ pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
     predictors::find(&target.request, gpus)
 }
 
-/// The user's own timings on this GPU; none where no table is named.
+/// The user's own timings on this GPU; empty if no table is named.
 #[cfg(feature = "dataset")]
 pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
     let Some(path) = &target.data else {

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn screening_counts_what_it_drops_and_trusts_unknown_gpus() {
         let mut foreign = at(8192, 8192, 8192, 0.5);
-        foreign.gpu = "a gpu nobody described".into();
+        foreign.gpu = "an unknown gpu".into();
         let rows = [at(8192, 8192, 8192, 0.5), at(8192, 8192, 8192, 1.5), foreign];
         let gpus = GpuCatalog::default();
         let reasons: Vec<_> = rows.iter().map(|row| ruled_out(row, &gpus)).collect();

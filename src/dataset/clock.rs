@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Neighbours on each side whose median clock is the usual one.
 const NEIGHBOURS: usize = 100;
 
-/// Fewest rows with a clock that tell a usual one.
+/// Fewest rows with a clock from which the usual clock is taken.
 const ENOUGH: usize = 21;
 
 /// Moves the times of our own rows to the usual clock: the median over the rows of the family on the same GPU and

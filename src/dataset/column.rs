@@ -52,7 +52,7 @@ pub(super) enum Content {
         get: fn(&Row) -> Option<&str>,
         set: fn(&mut Draft, &str),
     },
-    /// One of a few names; `set` answers nothing to another.
+    /// One of a few names; `set` returns `None` for any other.
     Name {
         names: &'static [&'static str],
         get: fn(&Row) -> Option<&'static str>,
@@ -146,7 +146,7 @@ impl Column {
         }
     }
 
-    /// What the row holds; nothing where the cell is null.
+    /// What the row holds; `None` if the cell is null.
     pub fn get<'a>(&self, row: &'a Row) -> Option<Cell<'a>> {
         Some(match &self.content {
             Content::Dimension(of) => match of[row.op.kind() as usize]?.get(&row.op)? {

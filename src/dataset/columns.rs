@@ -359,7 +359,7 @@ impl Batch<'_> {
         self.rows
     }
 
-    /// Where row `row` of this batch stands, for messages; the first row of the file is row 1.
+    /// The place of row `row` of this batch, for messages; the first row of the file is row 1.
     ///
     /// Only meaningful when all rows are read.
     pub fn position(&self, row: usize) -> String {
@@ -466,7 +466,7 @@ pub(super) type Values<'a, T> = Cow<'a, [Option<T>]>;
 pub(super) struct Texts<'a>(&'a TextColumn);
 
 impl<'a> Texts<'a> {
-    /// The text of a row; nothing where it is null.
+    /// The text of a row; `None` if it is null.
     pub fn get(&self, row: usize) -> Option<&'a str> {
         self.0.get(row)
     }

@@ -28,7 +28,7 @@ pub fn digest(rows: &[Row]) -> String {
 
 /// Every cell of a row on one line, as `name=value` where it is not null.
 ///
-/// Nothing of `measure` for rows of other tables: their digests stand in the cards of models.
+/// Nothing of `measure` for rows of other tables: their digests are in the cards of models.
 fn canonical(row: &Row, line: &mut String) {
     for column in columns(SCHEMA) {
         if let Some(cell) = column.get(row) {

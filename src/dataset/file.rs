@@ -113,7 +113,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
     read_known(path, &Filter::default())
 }
 
-/// The same of a table in CSV, too, that lacks what `known` says of all its rows.
+/// The same, also of a table in CSV without the columns that `known` fills for all its rows.
 pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
     let mut file = Parquet::open(path)?;
     if file.is_text() {
@@ -215,7 +215,7 @@ const OTHER_NAMES: [(&str, &str); 7] = [
     ("precision", "dtype"),
 ];
 
-/// Refuses a table in CSV with a column that is none of ours: it might be meant as one.
+/// Refuses a table in CSV with an unknown column: it might be meant as one of ours.
 fn check_names(file: &Parquet) -> Result<()> {
     let known = || columns(SCHEMA).map(|column| column.name);
     match file.columns().find(|name| known().all(|column| column != *name)) {

@@ -103,7 +103,7 @@ pub fn read_losses<P: AsRef<Path>>(paths: &[P]) -> Result<LossRuns> {
 }
 
 impl LossRuns {
-    /// Runs that differ in learning rate or warm-up alone: the best tuned one stands for the shape.
+    /// Runs that differ in learning rate or warm-up alone: the best tuned one is the loss of the shape.
     fn keep_lowest(&mut self) {
         let key = |run: &LossRun| {
             let sizes = [run.heads, run.head_dim, run.kv_heads, run.mlp, run.tokens];

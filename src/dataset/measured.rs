@@ -63,19 +63,19 @@ pub struct Measured {
     pub min: Seconds,
     /// Lower and upper quartile of the replays, per call.
     pub quartiles: (Seconds, Seconds),
-    /// Half the width of the 95 % interval of the median, over the median; none where too few replays can tell.
+    /// Half the width of the 95 % interval of the median, over the median; `None` if there are too few replays.
     pub half_width: Option<f64>,
     /// Why no more replays were taken.
     pub stop: Stop,
     /// Whether the clock was well below the median of its class.
     pub throttled: bool,
-    /// What held the clock back within the last second, where the device tells.
+    /// What held the clock back within the last second, if the device reports it.
     pub clock_reasons: Option<String>,
     /// Board power in watts, after the replays.
     pub power_watts: Option<f64>,
     /// Temperature in degrees Celsius, after the replays.
     pub temperature_celsius: Option<f64>,
-    /// The algorithm that ran, where the library tells.
+    /// The algorithm that ran, if the library reports it.
     pub kernel: Option<Kernel>,
 }
 

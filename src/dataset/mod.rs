@@ -103,7 +103,7 @@ pub struct Origin {
 /// GPU name of the rows that the scripted device makes up for tests; no model is trained on them.
 pub const SCRIPTED: &str = "scripted";
 
-/// The algorithm that a library chose; nothing where it does not tell.
+/// The algorithm that a library chose; `None` if it does not report it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kernel {
     /// The name of the kernel, or the library's number of the algorithm.

@@ -8,7 +8,7 @@ use crate::units::Hertz;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// The layout that is written; the columns of `MEASURED` came with 2, those of layers of experts with 3,
+/// The layout that is written; the columns of `MEASURED` came with 2, those of MoE layers with 3,
 /// those of `CLOCKS` with 4, those of linear attention with 5.
 pub const SCHEMA: u64 = 5;
 

@@ -41,7 +41,7 @@ pub fn is_timing(row: &Row) -> bool {
     })
 }
 
-/// Keeps the rows that are the time of their shape by kernels that somebody else runs, too, in their order and at their
+/// Keeps the rows that are the time of their shape by kernels that other programs run, too, in their order and at their
 /// usual clock, and counts the others.
 pub fn timings(rows: Vec<Row>) -> Table {
     let mut table = Table::default();
@@ -84,7 +84,7 @@ pub struct RunToRun {
     pub p90: f64,
 }
 
-/// The noise from run to run: every repeat against the first time of its case; none where nothing was repeated.
+/// The noise from run to run: every repeat against the first time of its case; `None` if nothing was repeated.
 pub fn run_to_run<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<RunToRun> {
     let (mut first, mut repeats) = (HashMap::new(), Vec::new());
     for row in rows {
@@ -200,7 +200,7 @@ mod tests {
         let share = reserved as f64 / rows.len() as f64;
         assert!((share - RESERVED).abs() < 0.02, "{share}");
         let kept = rows.iter().find(|row| is_reserved(row)).unwrap();
-        // Another m of the same weights is on the same side; a row of somebody else's table is on none.
+        // Another m of the same weights is on the same side; a row of another table is on none.
         let mut other = kept.clone();
         other.measured = None;
         assert!(!is_reserved(&other));

@@ -63,7 +63,7 @@ pub fn read_steps(path: &Path) -> Result<Vec<MeasuredStep>> {
     Ok(runs.into_iter().map(step).collect())
 }
 
-/// The noise from run to run: every further timing of a shape against its first; none where nothing was repeated.
+/// The noise from run to run: every further timing of a shape against its first; `None` if nothing was repeated.
 pub fn steps_run_to_run(steps: &[MeasuredStep]) -> Option<RunToRun> {
     let mut first = HashMap::new();
     let mut differences = Vec::new();

@@ -78,7 +78,7 @@ impl Caveat {
         )
     }
 
-    /// What to tell a person.
+    /// The sentence that is printed.
     pub const fn text(self) -> &'static str {
         match self {
             Self::OutOfDomain => "a dimension lies outside the training shapes",

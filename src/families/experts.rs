@@ -110,7 +110,7 @@ fn chosen(op: &Experts, tokens: f64, gpu: &GpuRates) -> (Tile, bool) {
     (default, false)
 }
 
-/// Layers of experts.
+/// MoE layers.
 pub(super) struct FusedExperts;
 
 fn extents(op: &Experts) -> [(Extent, u64); 8] {

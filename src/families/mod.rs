@@ -134,7 +134,7 @@ use std::sync::OnceLock;
 
 families!(declare []);
 
-/// A size by which operators of a family are told apart into groups.
+/// A size that divides the operators of a family into groups.
 struct Grouping<Shape> {
     /// What the card calls it.
     by: &'static str,
@@ -363,7 +363,7 @@ impl Schema {
     /// Describes features by what they are for some operators on two sets of rates.
     fn of(examples: &[Op], features: &dyn Fn(&Op, &GpuRates, &mut Description) -> f64) -> Self {
         let mut description = Description::default();
-        // What the row itself makes of a number: its logarithm, its bins, its power of two; digests hold 32 numbers.
+        // Encodings of a number in the row: its logarithm, its bins, its power of two; digests hold 32 numbers.
         let mut out = [0.0; 32];
         let mut places = Places::new();
         let mut row = Numbers::new(&mut places);

@@ -26,13 +26,13 @@ pub struct GpuRates {
     pub(super) network: f64,
     /// GPUs per link domain; `None` if the link reaches all of them.
     pub(super) gpus_per_node: Option<u64>,
-    /// The largest exponent of a power of two in a size that nets of GEMMs are told of.
+    /// The largest exponent of a power of two in a size that is a feature of GEMM nets.
     pub(super) largest_power: u32,
-    /// Tiles that were tuned for fused layers of experts.
+    /// Tiles that were tuned for fused MoE layers.
     pub(super) fused_tiles: &'static [experts::Tuned],
 }
 
-/// The largest exponent of a power of two in a size that nets of GEMMs are told of: rows a multiple of 4,096 elements apart compete
+/// The largest exponent of a power of two in a size that is a feature of GEMM nets: rows a multiple of 4,096 elements apart compete
 /// for few sets of a cache. Up to Ampere and CDNA 2 it is that of a tile edge: along the widths of the co-design paper's sweep
 /// rates do not fall after 2,048 and 4,096 (docs/method/features.md).
 const fn largest_power(generation: Generation) -> u32 {

@@ -157,7 +157,7 @@ fn ln(number: f32) -> f32 {
     x + rest + 0.693_359_4 * exponent
 }
 
-/// What a feature says of an operator.
+/// The value of a feature for an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Anything but the two below.

@@ -59,7 +59,7 @@ impl Variant {
         }
     }
 
-    /// The variant of a family with these names, on disk; what is allowed where there is none.
+    /// The variant of a family with these names, on disk, else what is allowed.
     pub fn parse(family: Family, kind: Option<&str>, dtype: Option<Dtype>) -> Result<Self, &'static str> {
         match (family, kind, dtype) {
             (Family::Memory, Some(kind), Some(dtype)) => {

@@ -44,9 +44,9 @@ named_enum! {
         /// Traffic time of an activation with biases and clamps that is not fused (GPT-OSS), over the predictor's of a
         /// fused one.
         BiasedActivation = "biased_activation",
-        /// Time of everything between router and combination over what the constants above make of it: releases differ.
+        /// Measured time of everything between router and combination over that by the constants above: releases differ.
         MoePath = "moe_path",
-        /// Time of a layer of experts that is none of its kernels: routing, host synchronisation.
+        /// Time of an MoE layer outside its kernels: routing, host synchronisation.
         MoeLayerUs = "moe_layer_us",
         /// Host time of each kernel of one routed expert.
         ExpertLaunchUs = "expert_launch_us",
@@ -72,7 +72,7 @@ named_enum! {
         CollectiveNodeUs = "collective_node_us",
         /// Host time of a kernel launch; a step is no faster than all of them.
         HostUs = "host_us",
-        /// Time per layer that is none of its kernels, in serving with fused pointwise kernels their time.
+        /// Time per layer outside its kernels, in serving with fused pointwise kernels their time.
         LayerUs = "layer_us",
         /// The same in the prompt pass.
         PrefillLayerUs = "prefill_layer_us",

@@ -1,4 +1,4 @@
-//! Which measured runs speak for a step, and what none of them covers.
+//! Which measured runs cover a step, and the gaps that they leave.
 
 use super::{Fit, Framework, Kind};
 use crate::arch::{Architecture, Recipe, Workload};
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
-/// How many times as long as the longest run a sequence may be for the runs to speak for it.
+/// Longest covered sequence over the longest sequence of the runs.
 const REACH: f64 = 4.0;
 
-/// What of a step decides which runs speak for it.
+/// What of a step decides which runs cover it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject {
     /// The kind of step.
@@ -107,7 +107,7 @@ fn held<const COUNT: usize>(gaps: [(bool, Gap); COUNT]) -> Vec<Gap> {
 }
 
 impl Framework {
-    /// The runs that speak for a step, as the only group of their fit, and what they do not cover; none where no run of its
+    /// The compared runs that cover a step, as the only group of their fit, and the gaps they leave; `None` if no run of its
     /// kind was compared.
     pub fn evidence(&self, subject: &Subject) -> Option<(Option<Fit>, Vec<Gap>)> {
         let fit = self.fits.get(&subject.kind)?;

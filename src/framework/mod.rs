@@ -53,7 +53,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// A serving engine, whose GEMMs, attention and layers of experts are kernels of its own choice.
+    /// A serving engine, which chooses the kernels of its GEMMs, attention and MoE layers.
     Engine {
         /// SGLang.
         Sglang = "sglang",
@@ -143,7 +143,7 @@ pub struct Figure {
     /// Standard deviation of its logarithm, of its logit where it is a share; 0 where it is not fitted.
     #[serde(default)]
     pub sd: f64,
-    /// Value and standard deviation before the fit; none where none was made.
+    /// Value and standard deviation before the fit; `None` if none was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prior: Option<[f64; 2]>,
     /// Publication, fit or assumption.
@@ -221,11 +221,11 @@ pub struct Framework {
     pub practice: Practice,
     /// Releases whose expert path takes another time, by a text in the name of the software.
     pub releases: Vec<Release>,
-    /// Time of arithmetic on a GPU over what the other constants make of it: boards sustain other clocks.
+    /// Measured time of arithmetic on a GPU over that by the other constants: boards sustain other clocks.
     pub boards: BTreeMap<String, Figure>,
     figures: [Figure; Constant::ALL.len()],
     half_widths: BTreeMap<Kind, f64>,
-    /// The fit of its constants by kind of step; none where they are all assumed.
+    /// The fit of its constants by kind of step; `None` if they are all assumed.
     pub fits: BTreeMap<Kind, Fit>,
 }
 
@@ -340,7 +340,7 @@ impl Framework {
         Self::find(Self::default_name(mode), mode, Generation::Other).expect("a test loads the default frameworks")
     }
 
-    /// This framework in the release that the name of a software tells.
+    /// This framework in the release that the name of a software contains.
     #[must_use]
     pub fn of_release(self, software: &str) -> Self {
         match self.release(software) {
@@ -358,7 +358,7 @@ impl Framework {
         self
     }
 
-    /// Which of [`Framework::releases`] the name of a software tells.
+    /// Which of [`Framework::releases`] the name of a software contains.
     pub fn release(&self, software: &str) -> Option<usize> {
         self.releases
             .iter()

@@ -158,7 +158,7 @@ pub(super) fn framework(text: &str, place: &str, find: &dyn Fn(&str) -> Result<F
     Ok(framework)
 }
 
-/// What a framework departs from: the one it inherits from, in the release that its software tells, else the plain sum.
+/// What a framework departs from: the one it inherits from, in the release that its software names, else the plain sum.
 fn base(inherits: Option<&str>, software: &[String], find: &dyn Fn(&str) -> Result<Framework>) -> Result<Framework> {
     let Some(name) = inherits else {
         return Ok(neutral());

@@ -1,6 +1,6 @@
 //! The GPUs that a name may mean: those of `data/gpus`, and those that opened files describe.
 //!
-//! A catalogue is a value that whoever opens a table or a model fills and hands on, so what a name means
+//! A catalogue is a value: the caller who opens a table or a model fills it and passes it on, so what a name means
 //! follows from the files that were opened for one question, not from what else the program has read.
 
 use super::Gpu;
@@ -102,7 +102,7 @@ const MAKERS: [&str; 13] = [
 /// Words for the form of a GPU that a plain name means.
 const FORMS: [&str; 9] = ["sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "oam", "hbm3", "hbm3e"];
 
-/// What a name says of a GPU.
+/// The parts of a GPU's name.
 struct Product {
     /// Letters and digits without maker, form and memory.
     model: String,

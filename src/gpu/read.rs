@@ -61,7 +61,7 @@ const LIKE: (&str, &str) = (
 const TABLE: (&str, &str) = ("figures", "a table of figures");
 const KEYS: [(&str, &str); 7] = [NAME, TITLE, LIKE, VENDOR, GENERATION, ALIASES, TABLE];
 
-/// What stands behind the key of a figure.
+/// The value of a figure's key.
 const FIGURE: &str = "{ value = a number, source = \"where it is from\" }";
 
 impl Gpu {
@@ -171,7 +171,7 @@ pub(super) fn embedded() -> impl Iterator<Item = (String, &'static str)> {
 }
 
 /// Loads a folder of GPU files and checks what only the whole folder shows: that a file is called
-/// like its GPU, and that no spelling stands for two.
+/// like its GPU, and that no spelling means two.
 pub(super) fn load<'a>(files: impl Iterator<Item = (String, &'a str)>) -> Result<Vec<Gpu>> {
     let mut gpus = Vec::new();
     let mut owners: HashMap<String, String> = HashMap::new();

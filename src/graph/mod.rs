@@ -26,7 +26,7 @@ use std::path::Path;
 pub struct Options {
     /// Sizes of symbolic dimensions by name.
     pub dims: BTreeMap<String, u64>,
-    /// The number format of all operators that the graph does not quantize, whatever it says of them.
+    /// The number format of all operators that the graph does not quantize, in place of the graph's own.
     pub dtype: Option<Dtype>,
     /// Whether a mask that the graph adds to attention scores hides what follows a query.
     pub causal: bool,
@@ -135,7 +135,7 @@ pub fn of_operators(
     lines::listed(operators, options, place, field)
 }
 
-/// The operator, unless a size is none that an operator can have.
+/// The operator; `None` if a size is out of range.
 fn checked(op: Op) -> std::result::Result<Op, String> {
     for dimension in op.kind().dimensions() {
         if let Some(value) = dimension.get(&op)

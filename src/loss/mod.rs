@@ -1,6 +1,6 @@
 //! What the shape of a transformer costs in loss: differences with a band, and where there is no evidence.
 //!
-//! Losses are nats per token, differences mnat. The laws (`data/loss/law.toml`) are our fits to public runs, the other terms
+//! Losses are nats per token, differences 10^-3 nats. The laws (`data/loss/law.toml`) are our fits to public runs, the other terms
 //! (`data/loss/terms.toml`) have a source each. A difference is computed in [`DRAWS`] joint draws, one law and one set of
 //! random numbers each, which all shapes share: so differences between any two shapes are drawn together.
 
@@ -25,7 +25,7 @@ use std::sync::LazyLock;
 /// Joint draws: each law is drawn five times.
 pub const DRAWS: usize = 1000;
 
-/// Differences below this are ties, mnat: seeds move a loss by one to three, and no recipe of two runs is the same.
+/// Differences below this are ties, 10^-3 nats: seeds move a loss by one to three, and no recipe of two runs is the same.
 pub const TIED: f64 = 5.0;
 
 /// Share of the layers that see all keys below which tests of recall fail (Mamba-2 without any, arXiv 2405.21060).
@@ -238,13 +238,13 @@ impl Profile {
 /// A difference of loss to a reference shape at equal tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Median of the laws' fits with the middle of the other terms, mnat; positive is worse.
+    /// Median of the laws' fits with the middle of the other terms, 10^-3 nats; positive is worse.
     pub mnat: f64,
     /// 5th percentile of the draws.
     pub low_mnat: f64,
     /// 95th percentile.
     pub high_mnat: f64,
-    /// What each part adds, mnat; parts that are equal in both are left out.
+    /// What each part adds, 10^-3 nats; parts that are equal in both are left out.
     pub parts: Vec<(Part, f64)>,
 }
 
@@ -442,7 +442,7 @@ impl Model {
         }
     }
 
-    /// The middle of the difference of a shape to a reference, both after so many tokens, mnat; whatever is known of it.
+    /// The middle of the difference of a shape to a reference, both after so many tokens, 10^-3 nats; whatever is known of it.
     pub fn middle_difference(&self, shape: &Profile, reference: &Profile, tokens: f64) -> f64 {
         let law = |law: &Law| 1e3 * (law.loss(&shape.size, tokens) - law.loss(&reference.size, tokens));
         let fits = self.shapes.fits.iter().map(|(_, fit)| law(fit)).collect();
@@ -530,7 +530,7 @@ impl Model {
         normals.map(|pair| pair[deeper] * mnat * away / 1e3).collect()
     }
 
-    /// What this vocabulary costs at equal FLOPs against the best one of its family of tokenizers, mnat, and the best.
+    /// What this vocabulary costs at equal FLOPs against the best one of its family of tokenizers, 10^-3 nats, and the best.
     pub fn vocabulary(&self, profile: &Profile, tokens: f64) -> (f64, u64) {
         let loss = |vocab| self.terms.vocabulary(profile, tokens, vocab);
         let all = (1..=512u64).map(|thousands| 1000 * thousands);

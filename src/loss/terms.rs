@@ -83,7 +83,7 @@ fn within([least, most]: [f64; 2], value: f64) -> bool {
     (least * (1.0 - 1e-9)..=most * (1.0 + 1e-9)).contains(&value)
 }
 
-/// Standard deviations in mnat.
+/// Standard deviations in 10^-3 nats.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unexplained {

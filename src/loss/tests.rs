@@ -28,7 +28,7 @@ fn generic(blocks: f64, ratio: f64) -> Profile {
     }
 }
 
-/// Median of the fits, 5th and 95th percentile of the draws before they are widened, mnat.
+/// Median of the fits, 5th and 95th percentile of the draws before they are widened, 10^-3 nats.
 fn band(shape: &Profile, reference: &Profile) -> [f64; 3] {
     let tokens = 20.0 * shape.size.blocks;
     let model = Model::get();
@@ -40,7 +40,7 @@ fn band(shape: &Profile, reference: &Profile) -> [f64; 3] {
     [median(fits).unwrap(), low, high]
 }
 
-/// Differences at equal parameters that the fit was published with: ratio, then median and band in mnat.
+/// Differences at equal parameters that the fit was published with: ratio, then median and band in 10^-3 nats.
 #[test]
 fn differences_are_those_of_the_fit() {
     for (blocks, reference, cases) in [
@@ -82,7 +82,7 @@ fn differences_are_those_of_the_fit() {
         for (ratio, expected) in cases {
             let found = band(&generic(blocks, *ratio), &generic(blocks, reference));
             for (found, expected) in found.iter().zip(expected) {
-                // The table is in whole mnat.
+                // The table is in whole 10^-3 nats.
                 let miss = (found - expected).abs();
                 assert!(miss <= 0.6, "{blocks} {ratio}: {found} for {expected}");
             }
@@ -203,7 +203,7 @@ fn heads_and_keys_cost_what_the_sources_say() {
     assert!((small.mnat - 6.3).abs() < 0.5 && small.low_mnat > -3.0 && small.high_mnat < 16.0);
 }
 
-/// The 5th percentile, the middle and the 95th percentile of what `change` costs a model of so many parameters, mnat.
+/// The 5th percentile, the middle and the 95th percentile of what `change` costs a model of so many parameters, 10^-3 nats.
 fn cost(blocks: f64, change: impl Fn(&mut Profile)) -> [f64; 3] {
     let reference = generic(blocks, 80.0);
     let mut changed = reference;

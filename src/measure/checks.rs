@@ -1,4 +1,4 @@
-//! What a run makes of the checks of its device: a wrong or missing path is refused and named, many
+//! How a run uses the checks of its device: a wrong or missing path is refused and named, many
 //! wrong ones end the run.
 
 use super::device::{Checks, Device, Identity};
@@ -182,7 +182,7 @@ impl Kept {
         format!("{:016x}", fnv1a(text.as_bytes()))
     }
 
-    /// The verdict of a file; none where there is no file, or where it is of another device, other
+    /// The verdict of a file; `None` if there is no file, or if it is of another device, other
     /// libraries or fewer formats.
     fn read(path: &Path, identity: &Identity, formats: &[Dtype]) -> Result<Option<Verdict>> {
         if !path.exists() {

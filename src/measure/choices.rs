@@ -28,7 +28,7 @@ const MOST_THREADS: usize = 8;
 /// Shapes that a thread asks about between two looks at the clock and the watcher.
 const PART: u64 = 256;
 
-/// Their answers, or why there is none.
+/// Their answers, or the reason for the lack of one.
 type Part = Vec<std::result::Result<Choice, String>>;
 
 /// Time between two writes of the file.
@@ -57,7 +57,7 @@ pub struct Options<'a> {
 /// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the table says of itself.
+    /// Description of the table.
     pub asked: Asked,
     /// Answers in the file.
     pub answers: usize,

@@ -223,8 +223,7 @@ pub trait Device {
     /// Refuses all cases of a path from now on, for this reason.
     fn refuse(&mut self, path: KernelPath, reason: String);
 
-    /// Why the device answers nothing any more, asked after a case has failed; none where only that
-    /// case failed.
+    /// Why the device is lost; `None` if only the last case failed. Called after a failure.
     fn lost(&mut self) -> Option<String> {
         None
     }

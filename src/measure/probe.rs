@@ -51,9 +51,9 @@ pub struct Timed {
     pub alone: Seconds,
     /// One call in a chain, median of the replays.
     pub chained: Seconds,
-    /// Median clock, where any replay tells it.
+    /// Median clock, if any replay reports it.
     pub clock: Option<Hertz>,
-    /// Share of the replays that tell the clock.
+    /// Share of the replays that report the clock.
     pub clocked: f64,
 }
 

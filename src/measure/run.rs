@@ -129,7 +129,7 @@ named_enum! {
         Budget = "budget",
         /// The watcher broke off.
         Interrupted = "interrupted",
-        /// The device answers nothing any more.
+        /// The device was lost.
         DeviceLost = "device_lost",
     }
 }

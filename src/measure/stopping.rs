@@ -129,7 +129,7 @@ impl Stopping {
             true => SHORT_PRECISION,
             false => PRECISION,
         };
-        // While there are too few for an interval, the extremes stand for it: that look only counts
+        // While there are too few for an interval, the extremes replace it: that look only counts
         // with the next.
         let extremes = (self.sorted[0], self.sorted[replays - 1]);
         let (low, high) = interval(&self.sorted).unwrap_or(extremes);
@@ -170,7 +170,7 @@ impl Stopping {
     }
 }
 
-/// Confidence interval of the median from order statistics; none where the extremes do not reach
+/// Confidence interval of the median from order statistics; `None` if the extremes do not reach
 /// the nominal coverage.
 fn interval(sorted: &[Seconds]) -> Option<(Seconds, Seconds)> {
     let cut = outside(sorted.len())?;
@@ -347,7 +347,7 @@ mod tests {
         let steady = run(2e-3, 0.001);
         assert_eq!((steady.replays, steady.stop), (5, Stop::Long));
         assert_eq!(steady.half_width(), None);
-        // What the first five do not agree on takes as many as ever, and so do shorter calls.
+        // Without agreement among the first five, and for shorter calls, the usual number is taken.
         assert_eq!(run(2e-3, 0.02).stop, Stop::Time);
         assert!(run(2e-3, 0.02).replays > 7);
         assert_eq!(run(0.9e-3, 0.001).replays, 7);

@@ -129,7 +129,7 @@ const ADAM_BYTES_PER_PARAMETER: f64 = 28.0;
 const ACCUMULATE_BYTES_PER_WEIGHT: f64 = 6.0;
 
 /// Bytes per element of the mask that dropout writes forward and reads backward: PyTorch keeps a flag of one byte, the
-/// 1 in the `5·a·s` of arXiv 2205.05198. With it, stand-alone dropout on A100 agrees with the co-design paper's logs
+/// 1 in the `5·a·s` of arXiv 2205.05198. With it, dropout alone on A100 agrees with the co-design paper's logs
 /// to a tenth (18.1 ms for 2^32 elements in fp16); without, it is 28 % too fast.
 const DROPOUT_MASK_BYTES: f64 = 1.0;
 

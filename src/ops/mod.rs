@@ -28,7 +28,7 @@ use std::fmt;
 named_enum! {
     /// The number format of the operands of a kernel.
     ///
-    /// The formats after fp8 are those of GEMMs and layers of experts alone: their weights, the right operand, are quantized.
+    /// The formats after fp8 are those of GEMMs and MoE layers alone: their weights, the right operand, are quantized.
     #[derive(Default)]
     #[non_exhaustive]
     Dtype {

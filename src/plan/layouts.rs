@@ -179,7 +179,7 @@ fn interleavings(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Wor
     kept.map(|vp| Workload { vp, ..*work }).collect()
 }
 
-/// A layout with each kind of recomputation under which it fits: nothing where that fits, else of each kind the least.
+/// The recomputations under which a layout fits: empty if it fits without, else the least of each kind.
 pub(super) fn recomputing(
     arch: &Architecture,
     query: &Query,

@@ -109,7 +109,7 @@ pub struct Layout {
     pub workload: Workload,
     /// Its step.
     pub step: StepEstimate,
-    /// Whether measured layouts as close to the best as this one were in the other order too often to tell.
+    /// Whether it is tied with the best: measured layouts this close were too often in the other order.
     pub tied: bool,
 }
 
@@ -144,7 +144,7 @@ pub struct Plan {
     pub layouts: Vec<Layout>,
     /// Every layout that fits.
     pub tried: AllTried,
-    /// How far apart two layouts must be to be told apart; `None` if no pairs were measured.
+    /// Least difference of two layouts that are not tied; `None` if no pairs were measured.
     pub order: Option<&'static Order>,
 }
 
@@ -220,7 +220,7 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
     })
 }
 
-/// Tokens of a training step, unless told otherwise: those of Llama 2 (arXiv 2307.09288, section 2.2).
+/// Default number of tokens of a training step: those of Llama 2 (arXiv 2307.09288, section 2.2).
 const USUAL_BATCH_TOKENS: u64 = 4 << 20;
 
 /// Sequences of a training step over all GPUs: those of so many tokens, else of 4M, rounded to as many on each GPU.

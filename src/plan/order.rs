@@ -30,7 +30,7 @@ struct File {
 static FILE: LazyLock<File> = built_in!("data/layouts.toml");
 
 impl Order {
-    /// That of a kind of step; none where no pairs of layouts were measured.
+    /// That of a kind of step; `None` if no pairs of layouts were measured.
     pub fn of(kind: Kind) -> Option<&'static Self> {
         FILE.order.get(&kind)
     }

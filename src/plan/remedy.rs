@@ -74,7 +74,7 @@ fn spread(work: &Workload, factor: u64, node: u64) -> Vec<Workload> {
     spread.collect()
 }
 
-/// Changes of a workload that cost no GPU, the cheapest first; the first of each is none.
+/// Changes of a workload that cost no GPU, the cheapest first; the first of each changes nothing.
 struct Options {
     dtypes: Vec<(Dtype, Recipe)>,
     bases: Vec<BaseDtype>,

@@ -197,7 +197,7 @@ pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
     unlearned(time, Caveat::NotLearned)
 }
 
-/// Half width of a time that bandwidths and peaks tell. An assumption: 0.2 to 4.5 times it.
+/// Half width of a time from bandwidths and peaks alone. An assumption: 0.2 to 4.5 times it.
 pub const GUESS: f64 = 1.5;
 
 /// The time of nets whose interval is wider than [`GUESS`], drawn to the roofline: of the logarithm of their ratio the nets keep

@@ -33,10 +33,10 @@ pub struct LoadedModel {
     pub coverage: Coverage,
     /// Spread to interval.
     pub calibration: Calibration,
-    /// What it misses of GEMMs, by layout and by which sizes are misaligned; nothing where that is not known.
+    /// What it misses of GEMMs, by layout and by which sizes are misaligned; `None` if that is not known.
     misses: Option<Box<[[Miss; 8]; Layout::ALL.len()]>>,
     weights: Arc<Weights>,
-    /// Packed when first asked: most sub-models of a GPU answer nothing of a step.
+    /// Packed when first asked: a step uses few sub-models of a GPU.
     evaluator: OnceLock<Evaluator>,
 }
 
@@ -169,7 +169,7 @@ pub fn answers(gpu: &Gpu, candidates: &Candidates<'_>, models: &mut Vec<LoadedMo
 }
 
 /// What answers in place of `default` where the kernels are those of an engine: where that is another sub-model. A model that
-/// was named answers whichever engine it is, if somebody measured its rows on software of their own.
+/// was named answers whichever engine it is, if its user measured the rows.
 pub fn answers_of(
     engine: Engine,
     gpu: &Gpu,
@@ -293,7 +293,7 @@ fn next_best<'a>(
         });
         known.min_by_key(|(rank, ..)| *rank)
     };
-    // A model that was asked for by name answers wherever it knows kernels of this format's width; where nobody knows
+    // A model that was asked for by name answers wherever it knows kernels of this format's width; where no sub-model knows
     // the family, the one with the same features answers, and where ratios carry that over, this GPU's before another's.
     let families = || std::iter::once(family).chain(family.like());
     let nearest_of = |family, most| {

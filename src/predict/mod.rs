@@ -489,7 +489,7 @@ fn at(answers: &Answers, family: Family, variant: Variant) -> Option<&Answer> {
     answers[family as usize].get(variant.index())?.as_ref()
 }
 
-/// What a model says of one row.
+/// The answer of a model to one row.
 struct Outcome {
     /// `ln` of the time over the reference.
     output: f64,

@@ -221,7 +221,7 @@ impl Ratios {
         is_known.then_some(carried)
     }
 
-    /// By the nearest curve; `false` if there is none.
+    /// By the nearest curve; `false` if no curve is near.
     fn multiply(&self, carried: &mut Carried, ratio: Ratio, op: &Attention, mask: Mask) -> bool {
         let size = op.head_dim as f64;
         let distance = |near: &Near| {

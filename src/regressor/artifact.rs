@@ -221,7 +221,7 @@ pub struct Training {
     pub held_out_fraction: f64,
     /// Backend that fitted the nets.
     pub backend: String,
-    /// What the net that answers was distilled from; nothing where the members answer themselves.
+    /// What the net that answers was distilled from; `None` if the members answer themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distilled: Option<Distilled>,
     /// Whether the teacher knew what neighbouring pairs `(n, k)` take.

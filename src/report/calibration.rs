@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 pub struct CalibrationReport {
     framework: String,
     base: String,
-    /// The file that was written; none where none was asked for.
+    /// The file that was written; `None` if none was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     out: Option<String>,
     /// Mean absolute percentage error of the base on the same runs, as a fraction.

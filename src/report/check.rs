@@ -27,7 +27,7 @@ pub struct CheckReport {
     pub(super) gpu_title: String,
     pub(super) model: ArchitectureShape,
     pub(super) workload: Workload,
-    /// The step as it is; none where it does not run.
+    /// The step as it is; `None` if it does not run.
     pub(super) predicted: Option<StepKeys>,
     /// Why it does not run.
     pub(super) impossible: Option<String>,
@@ -146,7 +146,7 @@ impl RuleKeys {
         self.verdict == "broken"
     }
 
-    /// The greatest share of the time that a fix is expected to save; nothing where there is no fix.
+    /// The greatest share of the time that a fix is expected to save; `None` if there is no fix.
     fn greatest_gain(&self) -> f64 {
         let fixes = [&self.fix, &self.faster].into_iter().flatten();
         let gains = fixes.filter_map(|fix| fix.gain);

@@ -43,7 +43,7 @@ pub struct MeasureReport {
     pub shard: String,
     /// Why the run ended: `complete`, `budget`, `interrupted` or `device_lost`.
     pub ended: &'static str,
-    /// How the device was lost; none where it was not.
+    /// How the device was lost; `None` if it was not.
     pub lost: Option<String>,
     /// What the device came to do otherwise than it began, and what that costs.
     pub notes: Vec<String>,
@@ -65,7 +65,7 @@ pub struct MeasureReport {
     pub missing_paths: Vec<LostPath>,
     /// Single operators of the checks that did not run.
     pub unchecked: Vec<Unchecked>,
-    /// Difference between two times of one case, far apart; none where nothing was repeated.
+    /// Difference between two times of one case, far apart; `None` if nothing was repeated.
     pub run_to_run: Option<Noise>,
     /// Movement of the anchors; none without two visits.
     pub drift: Option<DriftLine>,
@@ -75,7 +75,7 @@ pub struct MeasureReport {
     pub set_up_us: f64,
     /// Duration of the run on the device's clock.
     pub spent_s: f64,
-    /// Whole steps in the file beside the rows; none where the plan has none.
+    /// Whole steps in the file beside the rows; `None` if the plan has none.
     pub steps: Option<StepsLine>,
     /// Rates that the sizes of the plan follow from.
     pub scale: ScaleLine,
@@ -88,7 +88,7 @@ pub struct StepsLine {
     pub out: String,
     /// Timings, of most shapes two.
     pub steps: u64,
-    /// Difference between two times of one shape, far apart; none where nothing was repeated.
+    /// Difference between two times of one shape, far apart; `None` if nothing was repeated.
     pub run_to_run: Option<Noise>,
 }
 
@@ -139,7 +139,7 @@ pub struct SetRows {
     pub role: &'static str,
     /// How many.
     pub rows: u64,
-    /// Median half-width of the 95 % interval of the median, relative; none where no row claims one.
+    /// Median half-width of the 95 % interval of the median, relative; `None` if no row claims one.
     pub half_width_median: Option<f64>,
 }
 

@@ -176,7 +176,7 @@ pub struct Basis {
     pub family: &'static str,
     /// Number format; of memory-bound kernels and collectives with what they do.
     pub dtype: String,
-    /// Software stack and GPU that were learned from; none where nothing was learned.
+    /// Software stack and GPU that were learned from; `None` if nothing was learned.
     pub stack: Option<String>,
     /// The software that the 90 % intervals of these operators hold for.
     pub interval: Scope,

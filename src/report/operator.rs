@@ -223,7 +223,7 @@ impl OperatorReport {
 }
 
 impl WaveCount {
-    /// None where the blocks are too many to be counted.
+    /// `None` if the blocks are too many to be counted.
     fn of(gemm: &Gemm, gpu: &Gpu) -> Option<Self> {
         let waves = Waves::new(gemm, Tile::LARGE, gpu.sm_count() as f64);
         (waves.blocks < COUNTABLE).then(|| Self {

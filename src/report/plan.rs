@@ -109,7 +109,7 @@ pub(super) struct TriedKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct LayoutKeys {
     pub rank: usize,
-    /// Whether it is too close to the first to be told apart.
+    /// Whether it is tied with the first.
     pub tied: bool,
     /// The step, as requests write it; when serving, `dp` copies of the engine.
     pub workload: Workload,

@@ -37,13 +37,13 @@ pub struct ProbeReport {
     pub before: SensorLine,
     /// Sensors after it.
     pub after: SensorLine,
-    /// Why the warm-up failed; none where it did not.
+    /// Why the warm-up failed; `None` if it did not.
     pub soak_failed: Option<String>,
     /// Operators.
     pub operators: Vec<ProbedOperator>,
-    /// Share of the replays with a clock; none where nothing was timed.
+    /// Share of the replays with a clock; `None` if nothing was timed.
     pub clocked: Option<f64>,
-    /// How the device was lost; none where it was not.
+    /// How the device was lost; `None` if it was not.
     pub lost: Option<String>,
     /// Duration of the whole probe.
     pub spent_s: f64,

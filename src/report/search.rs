@@ -127,7 +127,7 @@ pub(super) struct BaselineKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ShapeKeys {
     pub rank: usize,
-    /// Shapes of one group are equally fast as far as the predictor can tell.
+    /// Shapes of one group are equally fast within the error of the predictor.
     pub tie_group: u64,
     pub shape: ArchitectureShape,
     /// What the budget counts, and by how much it is missed.
@@ -369,11 +369,11 @@ pub struct ElsewhereKeys {
     pub gpu: String,
     /// Format of the linear maps' operands.
     pub dtype: Dtype,
-    /// The shape of rank 1; nothing where there is none.
+    /// The shape of rank 1, if any shape was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub(super) best: Option<BestKeys>,
-    /// Why there is none.
+    /// Why no shape was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub refused: Option<String>,

@@ -85,7 +85,7 @@ pub struct StepReport {
     /// What the config says beyond the shape that was timed, and what the model that was asked does not know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
-    /// How many of them are of the format of the weights, which stand before the verdict.
+    /// How many of them are about the format of the weights; they are printed before the verdict.
     #[serde(skip)]
     pub(super) format_notes: usize,
     pub(super) lines: Vec<StepLine>,
@@ -131,9 +131,9 @@ pub(super) struct FrameworkKeys {
     /// Bandwidth between nodes of one GPU.
     pub network_bytes_per_s: f64,
     /// Its errors on runs kept out of the fit of its constants: those of this kind of step, on GPUs of this generation, of at
-    /// least a quarter of the length; none where there are no such runs.
+    /// least a quarter of the length; `None` if there are no such runs.
     pub fit: Option<Fit>,
-    /// Which runs speak for this step, or why none does; absent where the framework was compared with no run.
+    /// Compared runs that cover this step, or why none does; absent if the framework was compared with no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
 }
@@ -241,7 +241,7 @@ pub(super) struct StepLine {
     pub each_us: f64,
     pub each_low_us: f64,
     pub each_high_us: f64,
-    /// What one call takes by itself, as the operator alone is predicted: before what the framework makes of it.
+    /// Time of one call as the operator alone is predicted, without the constants of the framework.
     pub alone_us: f64,
     pub time_us: f64,
     pub share: f64,
@@ -253,7 +253,7 @@ pub(super) struct StepLine {
     pub caveats: Vec<Caveat>,
 }
 
-/// Tells apart kernels of one role that do different things: windows of attention, patterns of collectives.
+/// Distinguishes kernels of one role: windows of attention, patterns of collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelKind {
     Product,
@@ -314,7 +314,7 @@ impl FrameworkKeys {
     }
 }
 
-/// `41 of training_steps on h100, h200, up to 8,192 tokens: median 2.1 % off, …`, or why no run speaks for the step.
+/// `41 of training_steps on h100, h200, up to 8,192 tokens: median 2.1 % off, …`, or why no run covers the step.
 fn evidence_text(framework: &Framework, subject: &Subject, fit: Option<&Fit>, gaps: &[Gap]) -> String {
     let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
     let all = &framework.fits[&subject.kind];

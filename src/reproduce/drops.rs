@@ -166,7 +166,7 @@ mod tests {
         // Several rows of one width are their median, in any order.
         let noisy = [(1536.0, 100.0), (1600.0, 99.0), (1600.0, 50.0), (1600.0, 98.0)];
         assert_eq!(fallen(&noisy, &[]), []);
-        // A quoted drop stands where the rows do not reach, and falls where they say otherwise.
+        // A quoted drop is kept where no rows reach, and dropped where they contradict it.
         let quoted = [(1600, 0.17), (1792, 0.18)];
         assert_eq!(fallen(&noisy, &quoted), [(1792, 0.18)]);
         assert_eq!(fallen(&[], &quoted), quoted);

@@ -36,7 +36,7 @@ named_enum! {
 }
 
 impl Basis {
-    /// What to tell a person.
+    /// The sentence that is printed.
     pub const fn text(self) -> &'static str {
         match self {
             Self::KeptOut => "measured, never trained on",
@@ -244,7 +244,7 @@ pub fn median(values: Vec<f64>) -> f64 {
     stats::median(values).unwrap_or(f64::NAN)
 }
 
-/// The share of neighbours that stand in the order of the measured values, ties of the prediction
+/// The share of neighbours in the order of the measured values, ties of the prediction
 /// counted as wrong.
 pub fn ordered(pairs: &[(f64, f64)]) -> f64 {
     let mut sorted = pairs.to_vec();

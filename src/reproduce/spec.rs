@@ -19,7 +19,7 @@ use std::collections::HashSet;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/findings");
 
-/// Stands for the GPU that the caller chose, where a GPU's name is expected.
+/// The GPU that the caller chose, where a GPU's name is expected.
 pub const TARGET: &str = "target";
 
 /// One file: a claim of the paper, what is predicted for it and what decides.
@@ -338,7 +338,7 @@ impl SeriesSpec {
         Ok(points.collect())
     }
 
-    /// The sizes that the mean of each point is taken over; one empty set where there is none.
+    /// The sizes that the mean of each point is taken over; one empty set if there are no sizes.
     pub fn inner(&self) -> Vec<Sizes> {
         zipped(&self.mean_over).unwrap_or_default()
     }
@@ -372,7 +372,7 @@ mod tests {
 id = "made-up"
 title = "Made up"
 claim = "Wider is faster."
-source = "nobody"
+source = "no source"
 rules = ["vocabulary"]
 notes = ["1024 over 512: {gain} times"]
 

@@ -31,7 +31,7 @@ pub struct StatisticSpec {
     /// Under this name texts and quotients know it.
     pub name: Option<String>,
     value: Statistic,
-    /// The comparison; sizes and statistics may stand in braces.
+    /// The comparison, with sizes and statistics in braces.
     shown: Option<String>,
     /// The criterion.
     judged: Option<String>,

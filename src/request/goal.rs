@@ -103,8 +103,8 @@ mod tests {
             assert_eq!(text.parse(), Ok(wanted), "{text}");
         }
         for text in ["1000", "1000 hours", "gpu-hours", "-1 gpu-hours", "0 gpu-hours", "$100"] {
-            let told = text.parse::<GpuTime>().unwrap_err();
-            assert!(told.contains("1000 gpu-hours"), "{text}: {told}");
+            let refusal = text.parse::<GpuTime>().unwrap_err();
+            assert!(refusal.contains("1000 gpu-hours"), "{text}: {refusal}");
         }
     }
 
@@ -116,12 +116,12 @@ mod tests {
             ("30 days on 512 GPUs", "write `368640 gpu-hours`"),
             ("8 gpus x 2 weeks", "write `2688 gpu-hours`"),
         ] {
-            let told = text.parse::<GpuTime>().unwrap_err();
-            assert!(told.starts_with(right), "{text}: {told}");
+            let refusal = text.parse::<GpuTime>().unwrap_err();
+            assert!(refusal.starts_with(right), "{text}: {refusal}");
         }
         for text in ["512 gpus", "3 days 4 hours", "2 gpus 3 gpus", "-1"] {
-            let told = text.parse::<GpuTime>().unwrap_err();
-            assert!(told.starts_with("allowed: "), "{text}: {told}");
+            let refusal = text.parse::<GpuTime>().unwrap_err();
+            assert!(refusal.starts_with("allowed: "), "{text}: {refusal}");
         }
     }
 }

@@ -180,7 +180,7 @@ pub fn kind_of(mut body: Value) -> (Option<Value>, Value) {
     (kind, body)
 }
 
-/// The error of a kind that is none of those that are allowed.
+/// The error of a kind that is not allowed.
 pub fn other_kind(kind: Option<Value>, allowed: &str) -> Error {
     let found = kind.map_or_else(|| "absent".to_owned(), |kind| kind.to_string());
     Error::field(PLACE, "kind", found, allowed)

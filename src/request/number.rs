@@ -1,6 +1,6 @@
 //! Numbers as people write them: `8,192`, `8k`, `4e3`, `6.7 B`, `1%`.
 
-/// The digits without commas between thousands and without underscores; none where a comma is elsewhere.
+/// The digits without commas between thousands and without underscores; `None` if a comma is elsewhere.
 fn ungrouped(text: &str) -> Option<String> {
     let (whole, rest) = text.split_at(text.find(['.', 'e', 'E']).unwrap_or(text.len()));
     let mut groups = whole.split(',');

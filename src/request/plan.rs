@@ -22,7 +22,7 @@ use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Tokens that a request generates, unless told otherwise.
+/// Default number of tokens that a request generates.
 const USUAL_OUTPUT: u64 = 512;
 
 /// Numbers of GPUs: one, or START:END in doublings.

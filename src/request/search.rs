@@ -102,7 +102,7 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME"))]
     #[serde(default)]
     pub free: Vec<Free>,
-    /// Search on these GPUs, too, in every format that is asked for: the best shape of each stands beside the others.
+    /// Search on these GPUs, too, in every format that is asked for: the best shape of each is listed.
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "GPU"))]
     #[serde(default)]
     #[schema(max_items = 16)]
@@ -410,14 +410,14 @@ impl SearchRequest {
             };
             if let Some(value) = given {
                 let field = free.dimension().name();
-                let allowed = "nothing where free varies it";
+                let allowed = "no value while free varies it";
                 return Err(Error::field("search", field, value, allowed));
             }
         }
         let parts = [(Free::Window, self.window_layers), (Free::Latent, self.kv_lora_rank)];
         for (free, given) in parts {
             if let Some(value) = given.filter(|_| self.free.contains(&free)) {
-                let allowed = format!("nothing where free varies {free}");
+                let allowed = format!("no value while free varies {free}");
                 let field = free.dimension().name();
                 return Err(Error::field("search", field, value, &allowed));
             }
@@ -499,7 +499,7 @@ impl PartialSchema for Parameters {
 
 impl ToSchema for Parameters {}
 
-/// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T; nothing where it is none.
+/// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T; `None` for anything else.
 fn parameters(text: &str) -> Option<u64> {
     let value = number::with_unit(text, &number::DECIMAL)?;
     // What is too large for a whole number is out of range too.

@@ -173,7 +173,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// What `make` makes of a request; fails where one of its sizes is a range.
+    /// Applies `make` to a request; fails if one of its sizes is a range.
     pub fn fixed<T>(gpu: &Gpu, make: impl FnOnce(&mut Self) -> error::Result<T>) -> error::Result<T> {
         let mut sizes = Self::on(gpu);
         let made = make(&mut sizes);

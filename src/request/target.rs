@@ -96,7 +96,7 @@ pub struct TargetRequest {
 }
 
 impl TargetRequest {
-    /// The keys that stand beside those of any request.
+    /// The keys that any request may have besides its own.
     pub const KEYS: [&'static str; 7] = [
         "gpu",
         "model",

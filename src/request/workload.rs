@@ -64,7 +64,7 @@ pub struct WorkloadRequest {
     /// Expert-parallel ranks, which hold different routed experts.
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "E"))]
     pub ep: Size,
-    /// Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+    /// Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
     pub expert_tp: Option<Size<0>>,
     /// Pipeline stages.
@@ -86,7 +86,7 @@ pub struct WorkloadRequest {
     /// What the backward pass recomputes.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub recompute: Recompute,
-    /// Layers of a stage that recompute; 0 stands for all [default: 0].
+    /// Layers of a stage that recompute; 0 means all [default: 0].
     #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
     pub recompute_layers: Option<Size<0>>,
     /// Fused or unfused attention.

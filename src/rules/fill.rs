@@ -96,7 +96,7 @@ pub(super) fn gemm_waves(gemm: &Gemm, gpu: &Gpu) -> Verdict {
     filled(fill, WAVE_FILL, detail)
 }
 
-/// The linear maps of the forward pass; none where the workload cannot be split like this.
+/// The linear maps of the forward pass; empty if the workload cannot be split like this.
 fn forward_gemms(subject: &Subject) -> Vec<ForwardGemm> {
     let Ok(step) = lower(subject.arch, subject.work) else {
         return Vec::new();

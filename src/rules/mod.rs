@@ -108,7 +108,7 @@ named_enum! {
     }
 }
 
-/// What a rule says of a subject, with the numbers that decided it.
+/// The verdict of a rule on a subject, with the numbers that decided it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The shape does what is asked.
@@ -204,7 +204,7 @@ impl Rule {
         RULES.iter().find(|rule| rule.id == id)
     }
 
-    /// What this rule says of the subject.
+    /// Judges the subject by this rule.
     pub fn judge(&self, subject: &Subject) -> Verdict {
         (self.judge)(subject)
     }

@@ -45,7 +45,7 @@ impl OperatorFinding {
     }
 }
 
-/// What every rule on single operators says of `op`; nothing but of GEMMs and attention.
+/// Judges `op` by every rule on single operators; empty for all but GEMMs and attention.
 pub fn judge_operator(op: &Op, gpu: &Gpu) -> Vec<OperatorFinding> {
     match op {
         Op::Gemm(gemm) => vec![

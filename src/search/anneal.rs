@@ -41,7 +41,7 @@ const REPORT: u64 = 100;
 /// Shape families that are tried for a start between two looks at whether it is still wanted.
 const BLOCK: usize = 1024;
 
-/// The moves of every model, each as likely: which dimensions they change. The batch stands for everything of the workload
+/// The moves of every model, each as likely: which dimensions they change. The batch includes everything of the workload
 /// that is free.
 const MOVES: [&[Dimension]; 8] = [
     &[Dimension::Layers],
@@ -121,7 +121,7 @@ pub fn anneal(
         .into_par_iter()
         .enumerate()
         .map(|(index, (shape, random))| {
-            // The fastest of all is told too, whatever it costs in loss.
+            // The fastest of all is reported too, whatever it costs in loss.
             let by_speed = scale.referee.is_some() && index % 2 == 1;
             let mut inner = Inner {
                 worker: Worker::new(predictor, space, scale),

@@ -88,7 +88,7 @@ named_enum! {
 pub const WHOLE_HEADS: u64 = 8;
 
 impl Quantity {
-    /// Its value; `vocab` is the vocabulary asked for, before padding. None where the architecture has no such part.
+    /// Its value; `vocab` is the vocabulary asked for, before padding. `None` if the architecture has no such part.
     fn of(self, arch: &Architecture, vocab: u64) -> Option<f64> {
         let (hidden, kind) = (arch.hidden as f64, arch.mlp.kind);
         let d_ff = arch.moe.map_or(arch.mlp.d_ff, |moe| moe.active_width());

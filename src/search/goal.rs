@@ -33,7 +33,7 @@ named_enum! {
 /// The law whose scale an absolute loss is on: the one annealed fit that knows the shape.
 pub const ABSOLUTE_LAW: &str = "gemstones-annealed";
 
-/// `ln` of the tokens that stand for a loss which no number of tokens reaches.
+/// `ln` of the tokens for a loss which no number of tokens reaches.
 const OUT_OF_REACH: f64 = 60.0;
 
 /// Hidden width over layers of usual models.
@@ -118,13 +118,13 @@ pub struct Outcome {
     pub tokens: f64,
     /// GPU time it takes; `None` if tokens alone are given.
     pub gpu_time: Option<Seconds>,
-    /// Against the best of the answer, mean, 5th and 95th percentile: of the loss in mnat, or of `ln` of the time.
+    /// Against the best of the answer, mean, 5th and 95th percentile: of the loss in 10^-3 nats, or of `ln` of the time.
     pub behind: [f64; 3],
     /// Share of the joint draws in which it is the best of all in the answer.
     pub wins: f64,
     /// Share in which it is better than the best.
     pub beats_best: f64,
-    /// Whether it is as good as the best as far as the draws can tell, or less than [`TIED`] behind.
+    /// Whether it is as good as the best within the spread of the draws, or less than [`TIED`] behind.
     pub ties: bool,
     /// Loss by law, nats per token, each on the scale of its own data and tokenizer.
     pub losses: BTreeMap<String, f64>,

@@ -44,7 +44,7 @@ pub struct Planned {
 
 impl Planned {
     /// The layouts over the GPUs of a request, or over the fewest whose plan has one where half of the shapes do not fit;
-    /// none where the workload stays.
+    /// `None` if the workload stays.
     pub fn of(
         predictor: &Predictor,
         request: &Request,
@@ -92,7 +92,7 @@ impl Planned {
         let least = predictor.gpu().gpus_per_node().map_or(1, |_| 8);
         let counts = std::iter::successors(Some(least), |gpus| Some(gpus * 2));
         let mut counts = counts.take_while(|&gpus| gpus <= MOST_GPUS);
-        // Where no number of GPUs has a layout, what does not fit is said of the workload as it is.
+        // If no number of GPUs has a layout, the refusal names what does not fit in the workload as it is.
         Ok(counts.find_map(|gpus| Result::ok(plans(gpus))))
     }
 

@@ -88,7 +88,7 @@ impl Referee {
         }
     }
 
-    /// The middle of its loss over the baseline's, mnat; infinite where they do not compare.
+    /// The middle of its loss over the baseline's, 10^-3 nats; infinite where they do not compare.
     pub fn middle(&self, arch: &Architecture) -> f64 {
         if self.vocab != self.reference.vocab {
             return f64::INFINITY;
@@ -98,8 +98,8 @@ impl Referee {
     }
 
     /// GPU time until a shape has the loss that the baseline's proportions have at equal parameters, over the time that they
-    /// take, where it has so many mnat more and is so many times as fast; infinite where it never has. The laws of size and
-    /// tokens say, in the mean, what mnat are worth.
+    /// take, where its loss is so much higher and is so many times as fast; infinite where it never has. The laws of size and
+    /// tokens say, in the mean, what a difference of loss is worth.
     pub fn time_to_equal_loss(&self, mnat: f64, times_as_fast: f64) -> f64 {
         let logs = self.model.sizes.weighted().map(|(_, law, weight)| {
             let left = law.of_tokens(self.tokens) - mnat / 1e3;

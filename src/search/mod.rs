@@ -135,7 +135,7 @@ impl Progress {
     }
 }
 
-/// Told of progress; may stop the search.
+/// Receives the progress; may stop the search.
 pub type Watch<'a> = dyn Fn(&Progress) -> ControlFlow<()> + Sync + 'a;
 
 /// One recommended shape.

@@ -24,7 +24,7 @@ pub struct Candidate {
     pub shape: Shape,
     /// `ln(GPU time per token / reference)`.
     pub cost: f64,
-    /// What is minimised: the cost, or what a goal or a loss makes of it.
+    /// What is minimised: the cost, or a function of cost and goal or loss.
     pub score: f64,
     /// Half width of the 90 % interval of `cost`, without what all shapes share.
     pub own_half_width: f64,
@@ -110,7 +110,7 @@ pub struct Scale<'a> {
     pub reference: Seconds,
     /// What makes a score of a cost, where a goal does.
     pub yardstick: Option<&'a Yardstick>,
-    /// Who tells what a shape costs in loss, where it may cost none.
+    /// Judges what a shape costs in loss, if it may cost none.
     pub referee: Option<&'a Referee>,
 }
 

@@ -24,7 +24,7 @@ pub struct Ranked {
     pub candidate: Candidate,
     /// The architecture.
     pub architecture: Architecture,
-    /// Tie group: all of one group are predicted equally fast as far as the predictor can tell.
+    /// Tie group: all of one group are equally fast within the error of the predictor.
     pub tie: u64,
     /// Distance from the bounds' centre, see [`Bounds::distance`].
     pub centre_distance: f64,
@@ -293,7 +293,7 @@ impl Published {
     }
 }
 
-/// Whether a published model may stand beside searched ones: dense or a mixture as `base` is, and with latent attention only
+/// Whether a published model may be ranked among searched ones: dense or a mixture as `base` is, and with latent attention only
 /// where `base` has it.
 pub fn is_alike(arch: &Architecture, base: &Architecture) -> bool {
     arch.linear.is_none() && arch.moe.is_some() == base.moe.is_some() && (arch.mla.is_none() || base.mla.is_some())

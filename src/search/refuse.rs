@@ -70,7 +70,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
 }
 
 /// No shape fits the memory: the part that weighs most in the smallest one, and every single change that helps.
-/// None where no shape is within the bounds.
+/// `None` if no shape is within the bounds.
 pub fn nothing_fits(space: &Space, gpu: &Gpu, families: &[ShapeFamily], go_on: &GoOn<'_>) -> Option<Error> {
     let (shape, total) = smallest(space, families)?;
     let (arch, work) = space.build(&shape);

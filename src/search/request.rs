@@ -54,7 +54,7 @@ pub struct Request {
     pub baseline: Architecture,
     /// Whether that model was asked for; else it is like what the search varies.
     pub named: bool,
-    /// Whether no published model is near: then the shape at the centre of the bounds stands in for one.
+    /// Whether no published model is near: then the shape at the centre of the bounds replaces it.
     pub stands_in: bool,
     /// Whether shapes that cost loss against the baseline come after all others.
     pub equal_loss: bool,

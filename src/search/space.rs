@@ -57,7 +57,7 @@ pub struct Space {
     pub base: Architecture,
     /// What is run, and the layouts that it may have, at least one; their free dimensions come from the shape.
     pub layouts: Vec<Workload>,
-    /// Layouts that differ in nothing but their virtual stages, by their places; none where there is one layout.
+    /// Layouts that differ in nothing but their virtual stages, by their places; empty if there is one layout.
     pub interleaved: Vec<Range<usize>>,
     /// Memory of a GPU that a shape may take.
     pub room: Bytes,

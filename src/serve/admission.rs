@@ -96,8 +96,8 @@ impl Admitted {
         }
     }
 
-    /// Runs work that keeps a core busy on a thread of its own, which holds the permit until the work ends; none where
-    /// the work panicked.
+    /// Runs work that keeps a core busy on a thread of its own, which holds the permit until the work ends; `None` if the
+    /// work panicked.
     pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let permit = self.permit().await;
         let done = task::spawn_blocking(move || {

@@ -215,8 +215,8 @@ mod tests {
             assert_eq!(problem["status"], 422, "{body}");
             assert_eq!(problem["field"], field, "{problem}");
             assert_eq!(problem["value"], value, "{problem}");
-            let told = problem["allowed"].as_str().unwrap();
-            assert!(told.contains(allowed), "{body}: {told}");
+            let refusal = problem["allowed"].as_str().unwrap();
+            assert!(refusal.contains(allowed), "{body}: {refusal}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The names that `Host` may have.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
-    /// None where every name is answered.
+    /// `None` if every name is answered.
     allowed: Option<Vec<String>>,
 }
 

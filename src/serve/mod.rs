@@ -69,7 +69,7 @@ use utoipa_axum::routes;
 pub struct Options {
     /// Where to listen.
     pub listen: SocketAddr,
-    /// Web pages that may ask from a browser: origins, or `*` for all; none where empty.
+    /// Web pages that may ask from a browser: origins, or `*` for all; if empty, no page may.
     pub origins: Vec<String>,
     /// What one client may ask.
     pub limits: Limits,

@@ -10,7 +10,7 @@ use include_dir::{Dir, include_dir};
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/serve/page");
 
-/// Nothing but our own files runs, and nothing talks to anybody else.
+/// The page runs our own files alone and connects to no other host.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -140,7 +140,7 @@ impl Problem {
 
     /// The request names another host than this service.
     pub fn other_host() -> Self {
-        let detail = "the header `Host` is none of localhost, a loopback address and the hosts of `--cors`".to_owned();
+        let detail = "the header `Host` is neither localhost, a loopback address nor a host of `--cors`".to_owned();
         let title = "This service has another name";
         Self::new(StatusCode::MISDIRECTED_REQUEST, "/api#host", title, detail)
     }

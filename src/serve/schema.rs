@@ -84,7 +84,7 @@ pub fn labelled(document: &OpenApi) -> String {
     serde_json::to_string_pretty(&document).expect("it was JSON")
 }
 
-/// What the document of the API says of searches.
+/// Searches in the document of the API.
 const EVENTS: &str = "With `Accept: text/event-stream` the answer is a stream: `progress` events with `done`, `total` and\n\
     `best_time_ratio`, then one `result` with the document or one `problem`. A search whose client disconnects is stopped.";
 

@@ -41,7 +41,7 @@ pub struct Sweep {
     pub drops: Vec<Drop>,
     /// Which rate that is.
     pub drops_of: Rate,
-    /// How tiles fill the GPU along the curve, the likeliest tile first; none where no tile is known.
+    /// How tiles fill the GPU along the curve, the likeliest tile first; empty if no tile is known.
     pub waves: Vec<Waves>,
 }
 
@@ -132,7 +132,7 @@ pub struct Drop {
     pub depth: f64,
 }
 
-/// Predicts the operator that `at` makes of each value.
+/// Predicts the operator `at(value)` for each value.
 pub fn operators(predictor: &Predictor, range: Range, at: impl Fn(u64) -> Result<Op>) -> Result<Sweep> {
     let mut skipped = Vec::new();
     let mut ops = Vec::new();
@@ -160,7 +160,7 @@ pub fn operators(predictor: &Predictor, range: Range, at: impl Fn(u64) -> Result
     Ok(sweep)
 }
 
-/// Predicts a step of the model that `at` makes of each value.
+/// Predicts a step of the model `at(value)` for each value.
 pub fn models(
     predictor: &Predictor,
     range: Range,

@@ -1,4 +1,4 @@
-//! What a training run tells while it runs.
+//! Events of a training run.
 
 use crate::regressor::artifact::{GroupErrors, Key};
 

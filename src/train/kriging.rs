@@ -275,7 +275,7 @@ fn likeliest(pairs: &[[f64; 2]], slices: &[Vec<f64>]) -> Covariance {
 }
 
 impl Kriging {
-    /// Of several tables of one kernel library, the first of which says how times vary together; none where one is no grid.
+    /// Of several tables of one kernel library, the first of which says how times vary together; empty if one is no grid.
     pub fn of_tables(tables: &[LabelledTable<'_>], samples: &[Samples]) -> Vec<Self> {
         let tables = tables.iter().zip(samples);
         let grids = tables.map(|(table, samples)| Grid::of(table, &samples.targets));
@@ -287,7 +287,7 @@ impl Kriging {
         all.collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// Of a grid; `None` if a covariance is none of its pairs.
+    /// Of a grid; `None` if a covariance has other pairs.
     fn of(grid: Grid, covariances: &Covariances) -> Option<Self> {
         let pairs = grid.pairs();
         let factor = |covariance: &Covariance| {
@@ -318,7 +318,7 @@ impl Kriging {
         })
     }
 
-    /// What it says of each operator; of a pair of the table what the other pairs say.
+    /// Its estimate of each operator; of a pair of the table that from the other pairs.
     pub fn column(&self, table: &LabelledTable<'_>) -> Vec<f32> {
         let said = |(op, _): &(&Op, f64)| match op {
             Op::Gemm(gemm) => self.say([gemm.m, gemm.n, gemm.k]) as f32,

@@ -16,7 +16,7 @@ pub(super) type Rows<'a> = BTreeMap<(&'a str, &'a str, Family, Variant), Vec<&'a
 #[derive(Default)]
 pub(super) struct Sources<'a> {
     pub(super) own: Vec<(&'a Gpu, &'a str)>,
-    /// The least ranks of the collectives that one of them is asked for, by GPU and stack; of all where there is none.
+    /// The least ranks of the collectives that one of them is asked for, by GPU and stack, else for all.
     pub(super) ranks_from: BTreeMap<(&'a str, &'a str), u64>,
     pub(super) auxiliary: Vec<(&'a Gpu, &'a str)>,
     pub(super) budget: Budget,

@@ -100,6 +100,6 @@ mod tests {
         assert_eq!(pruned.layers[1].weight, [1.0, 100.0, 10.0]);
         assert_eq!(pruned.forward(&rows), net.forward(&rows));
         let none = super::pruned(net.clone(), &[], &computer);
-        assert_eq!(none, net, "no row tells anything");
+        assert_eq!(none, net, "no row constrains anything");
     }
 }

@@ -64,7 +64,7 @@ pub fn train_submodel(
     let seed = run.seed;
     let held_out = HeldOut::of(tables.own_rows(), HELD_OUT, seed);
     let seen = |row: &Row| !is_reserved(row);
-    // Nets of this GPU and format may know more than a small table tells.
+    // Nets of this GPU and format may know more than a small table holds.
     let base = start.filter(|(base, _)| (&base.key.gpu, base.key.variant) == (&submodel_key.gpu, submodel_key.variant));
     let start = start.map(|(_, weights)| weights);
     let held_out_fits = || -> Result<(Residuals, Residuals)> {

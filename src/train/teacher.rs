@@ -80,7 +80,7 @@ struct TreeInputs {
     kriged: Vec<f32>,
 }
 
-/// The greatest power of two that the trees tell from smaller ones where tiles are known: 64 elements are the 128 bytes
+/// The greatest power of two that the trees distinguish from smaller ones where tiles are known: 64 elements are the 128 bytes
 /// of fp16 that matrix units want (NVIDIA Matrix Multiplication Background User's Guide). In such small tables every
 /// large width is a multiple of 128, and trees would blame alignment for what width costs.
 const ALIGNED: f32 = 6.0;
@@ -167,7 +167,7 @@ impl<'a> Teacher<'a> {
             ..TreesConfig::default()
         };
         let width = rows.inputs.len() / targets.len();
-        // Of thirty rows, leaves of ten could tell nothing but small from large.
+        // Of thirty rows, leaves of ten could only separate small from large.
         let most = (targets.len() / 10).max(2);
         config.min_leaf_rows = config.min_leaf_rows.min(most);
         if matches!(prior, Prior::Base(_)) && targets.len() <= MOST_CROSS_VALIDATED {
@@ -248,10 +248,10 @@ fn cross_validated_trees(width: usize, inputs: &[f32], targets: &[f32], config: 
         let weights: Vec<f32> = fold.iter().map(|&fold| f32::from(u8::from(fold != out))).collect();
         let forest = grow(width, inputs, targets, &weights, config, seed, &mut |_| {});
         let miss = |count: &usize| {
-            let told = forest.clone().first(*count).predict(inputs);
-            let rows = told.iter().zip(targets).zip(&fold);
+            let predicted = forest.clone().first(*count).predict(inputs);
+            let rows = predicted.iter().zip(targets).zip(&fold);
             let unseen = rows.filter(|(_, fold)| **fold == out);
-            unseen.map(|((told, target), _)| f64::from((told - target).abs())).sum()
+            unseen.map(|((time, target), _)| f64::from((time - target).abs())).sum()
         };
         counts.iter().map(miss).collect()
     };

@@ -444,7 +444,7 @@ fn one_row_more_is_not_faster() {
     }
 }
 
-/// Nor an aligned one, where no operand is contiguous along `m`: 12 % were told between odd and whole tiles, where our own
+/// Nor an aligned one, where no operand is contiguous along `m`: 12 % were predicted between odd and whole tiles, where our own
 /// rows hold whole tiles alone.
 #[test]
 fn one_row_more_of_whole_tiles_is_hardly_faster() {

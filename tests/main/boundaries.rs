@@ -45,7 +45,7 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
     lines.filter(|line| !line.trim().is_empty())
 }
 
-/// The code that ships: what stands before the tests of a file, nothing of a file of tests.
+/// The code that ships: a file up to its tests, nothing of a file of tests.
 fn shipped<'a>(file: &str, text: &'a str) -> &'a str {
     if file.contains("/tests/") || file.ends_with("/tests.rs") {
         return "";
@@ -60,7 +60,7 @@ fn identifier(text: &str) -> &str {
     end.map_or(text, |end| &text[..end])
 }
 
-/// What follows each place where `word` stands as a whole identifier.
+/// What follows each occurrence of `word` as a whole identifier.
 fn after<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     line.match_indices(word).filter_map(move |(at, _)| {
         let before = line[..at].chars().next_back();

@@ -4,7 +4,7 @@ use crate::cli::{data, json, number, parse, run, say};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Steps that are told as slower than the framework predicts.
+/// Steps that are given as slower than the framework predicts.
 const SLOWER: f64 = 1.3;
 
 /// Models, micro-batch and sequence.
@@ -70,9 +70,9 @@ fn runs_of_ones_own_become_a_framework() {
         (format!("{} --from native", on("h100")), 2, "--from"),
         (format!("{} --kept-out --model h100", on("h100")), 2, "--kept-out"),
     ] {
-        let told = say(&line);
-        assert_eq!(told.code, code, "{line}: {}", told.err);
-        assert!(told.err.contains(part), "{line}: {}", told.err);
+        let output = say(&line);
+        assert_eq!(output.code, code, "{line}: {}", output.err);
+        assert!(output.err.contains(part), "{line}: {}", output.err);
     }
     let text = data(&format!("predict model llama-3.2-1b --gpu h100 --framework {out}"));
     assert!(

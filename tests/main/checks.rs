@@ -1,4 +1,4 @@
-//! `shapewise check` as scripts meet it: exit codes, keys, what the paper's cases are told.
+//! `shapewise check` as scripts meet it: exit codes, keys, the answers to the paper's cases.
 
 use crate::cli::{CONFIG, data, json, number, refused, say};
 use serde_json::Value;

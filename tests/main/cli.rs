@@ -643,7 +643,7 @@ mod tables {
             let gemm = format!("predict gemm -m 1 -n 1 -k 1 --gpu {GPU} --data {path}");
             refused(&gemm, 1, &[&path, says]);
         }
-        // A table of ours is none of theirs.
+        // A table of ours is not read as theirs.
         let import = format!("import cookbook {whole} --out {out}");
         refused(&import, 1, &[&whole]);
         let before = std::fs::read(&whole).unwrap();
@@ -745,7 +745,7 @@ fn a_run_of_so_many_tokens_takes_days_and_dollars() {
     let price = number(&answer, "usd_per_million_tokens");
     assert!((price * 15e6 / run("usd") - 1.0).abs() < 1e-9);
 
-    // Nothing is said of a run that nobody asked about, nor of one that is none.
+    // Nothing is said of a run that was not asked about, nor of one that is none.
     assert!(json(step).get("run").is_none());
     let decode = "predict model llama-3-8b --gpu h100 --mode decode";
     let served = json(&format!("{decode} --usd-per-gpu-hour 2.5"));

@@ -70,7 +70,7 @@ fn driver(packages: &Path) -> tempfile::TempDir {
     folder
 }
 
-/// A Python environment with cuDNN's wheel, and a driver without a device for it; nothing where
+/// A Python environment with cuDNN's wheel, and a driver without a device for it; `None` if
 /// there is none, said on standard error.
 fn environment() -> Option<(PathBuf, tempfile::TempDir)> {
     let Some(prefix) = std::env::var_os("SHAPEWISE_CUDNN").map(PathBuf::from) else {

@@ -1,6 +1,6 @@
 //! What documents print and state is what the program prints and what its data say.
 //!
-//! Every block of commands with printed output runs again, in a shell, in an empty folder. A line of `…` stands for any
+//! Every block of commands with printed output runs again, in a shell, in an empty folder. A line of `…` matches any
 //! number of lines. Blocks that need the public tables, `jq` or `curl` skip where these are missing, and say so. Sections
 //! between `<!-- written by the test: NAME -->` and `<!-- end -->`, whole files and pictures are made here.
 //! `SHAPEWISE_BLESS=1 cargo test --test main documents` writes all of it anew.
@@ -266,8 +266,8 @@ fn check_commands(file: &str) -> usize {
     let (mut wrong, mut shown) = (Vec::new(), 0);
     // From the end, so that lines that are replaced move none that is still looked at.
     for steps in blocks(&text).iter().rev() {
-        let tells = |step: &Step| !step.printed.is_empty() || step.command.contains("--plot ");
-        if !steps.iter().any(tells) {
+        let has_output = |step: &Step| !step.printed.is_empty() || step.command.contains("--plot ");
+        if !steps.iter().any(has_output) {
             continue;
         }
         if cfg!(not(feature = "serve")) && steps.iter().any(Server::starts) {

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The folder of the fake libraries, built once; nothing where there is no C++ compiler, said on
+/// The folder of the fake libraries, built once; `None` if there is no C++ compiler, said on
 /// standard error.
 pub fn fake() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();

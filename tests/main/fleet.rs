@@ -68,7 +68,7 @@ impl Cluster {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        // Munge serves only from folders that everyone may enter, and trusts only keys that nobody else may read.
+        // Munge serves only from folders that everyone may enter, and trusts only keys that no other user may read.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).unwrap();
         for name in ["munge", "state", "spool", "bin"] {
             fs::create_dir(at(name)).unwrap();
@@ -222,7 +222,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
     }
 }
 
-/// Ports that nobody listened on a moment ago.
+/// Ports that were free a moment ago.
 fn free_ports() -> [u16; 2] {
     let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     [listen(), listen()].map(|listener| listener.local_addr().unwrap().port())

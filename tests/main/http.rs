@@ -72,7 +72,7 @@ impl Server {
         wait_until(line, || client.get("/metrics").unwrap().text.contains(line));
     }
 
-    /// Bytes of memory in use, where the system tells.
+    /// Bytes of memory in use, if the system reports them.
     pub(crate) fn memory(&self) -> Option<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).ok()?;

@@ -174,8 +174,8 @@ fn fine_tuning_starts_from_the_base_and_says_so() {
 fn median_error(model: &Artifact, rows: &[Row]) -> f64 {
     let predictor = Predictor::new(Gpu::find("h200").unwrap(), Some(model)).unwrap();
     let ops: Vec<_> = rows.iter().map(|row| row.op).collect();
-    let told = predictor.predict(&ops).into_iter().zip(rows);
-    let mut errors: Vec<f64> = told.map(|(told, row)| (told.time / row.time - 1.0).abs()).collect();
+    let times = predictor.predict(&ops).into_iter().zip(rows);
+    let mut errors: Vec<f64> = times.map(|(times, row)| (times.time / row.time - 1.0).abs()).collect();
     errors.sort_by(f64::total_cmp);
     errors[errors.len() / 2]
 }

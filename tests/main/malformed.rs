@@ -1,4 +1,4 @@
-//! Bodies that nobody should send: whatever comes, the service answers, says what is wrong and stays as small as it was.
+//! Malformed bodies: whatever comes, the service answers, says what is wrong and stays as small as it was.
 
 use crate::http::{Client, Server};
 use serde_json::{Map, Value, json};
@@ -141,7 +141,7 @@ fn right() -> Vec<(&'static str, Value, usize)> {
     ]
 }
 
-/// A value that may stand where it should not.
+/// A value in the wrong place.
 fn odd(dice: &mut Dice) -> Value {
     let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!([inner]));
     match dice.below(22) {
@@ -270,8 +270,8 @@ fn send(server: &Server, seed: u64, left: &AtomicUsize, counts: &mut BTreeMap<u1
         let reply = client.post(path, &bytes);
         let reply = reply.unwrap_or_else(|error| panic!("{error}: {}", shown()));
         let known = matches!(reply.status, 200 | 400 | 413 | 422 | 429 | 503);
-        let told: String = reply.text.chars().take(2000).collect();
-        assert!(known, "{}: {told}\n{}", reply.status, shown());
+        let text: String = reply.text.chars().take(2000).collect();
+        assert!(known, "{}: {text}\n{}", reply.status, shown());
         let document = reply.json();
         if reply.status != 200 {
             assert_eq!(document["status"], reply.status, "{}", shown());

@@ -67,10 +67,10 @@ fn judge(folder: &Path, [code, line, phrases]: [&str; 3]) -> Option<String> {
     let output = command.output().unwrap();
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     let found = output.status.code().map(|code| code.to_string());
-    let told = if code == "0" { &out } else { &err };
+    let output = if code == "0" { &out } else { &err };
     let is_one_error = code == "0" || out.is_empty() && err.starts_with("error: ");
     let is_one_line = code != "1" || err.lines().count() == 1;
-    let says_all = phrases.split(" & ").all(|phrase| told.contains(phrase));
+    let says_all = phrases.split(" & ").all(|phrase| output.contains(phrase));
     let is_right = found.as_deref() == Some(code) && is_one_error && is_one_line && says_all;
     (!is_right).then(|| format!("{code} | {line} | {phrases}\n  was {found:?}: {out}{err}"))
 }

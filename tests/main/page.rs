@@ -43,10 +43,10 @@ fn passes(file: &str, variable: &str, value: &Path) {
         .env("CHROMIUM", browser)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&tests.stdout);
-    assert!(tests.status.success(), "{told}");
+    let output = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success(), "{output}");
     // A run in which no test was found is no success.
-    let passed = told.lines().find_map(|line| line.split_once("pass "));
+    let passed = output.lines().find_map(|line| line.split_once("pass "));
     let passed: u32 = passed.map_or(0, |(_, count)| count.trim().parse().unwrap());
-    assert!(passed > 0, "{told}");
+    assert!(passed > 0, "{output}");
 }

@@ -65,7 +65,7 @@ fn whole_way(device: &str) {
     assert_eq!(head["gpu"], gpu);
     let held_out = &head["held_out"][0];
     assert!(held_out["n"].as_u64().unwrap() > 0, "{trained}");
-    // The noise of the measurements stands beside the error of the model.
+    // The noise of the measurements is printed beside the error of the model.
     assert!(head["run_to_run_median"].as_f64().is_some(), "{trained}");
 
     // Nothing but the model is named: it is of one device, which it describes itself.

@@ -139,7 +139,7 @@ fn steps_that_users_published_lie_inside() {
     refused(eager, 2, &["`enforce_eager` is with kernels"]);
 }
 
-/// Errors of a fit stand only under steps that its runs speak for.
+/// Errors of a fit are shown only under steps that its runs cover.
 #[test]
 fn a_step_quotes_runs_of_its_own_generation_kind_and_length() {
     for (options, part, widened) in [

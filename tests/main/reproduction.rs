@@ -61,7 +61,7 @@ fn finding<'a>(document: &'a Value, id: &str) -> &'a Value {
     findings.iter().find(|finding| finding["id"] == id).unwrap()
 }
 
-/// Files stand alone, and every panel has its picture in both of them.
+/// Files need no others, and every panel has its picture in both of them.
 fn is_whole(folder: &Path, document: &Value) {
     let html = fs::read_to_string(folder.join("report.html")).unwrap();
     for reference in ["src=", "url(", "<link", "<script", "@import", "://"] {
@@ -139,7 +139,7 @@ fn the_report_comes_out_of_the_shipped_models_alone() {
         assert_eq!(missing.is_some(), sweeps, "{}", finding["id"]);
         assert!(missing.is_none_or(|text| text.contains("shapewise import cookbook")));
     }
-    // What was not seen is said, and no number stands in for it.
+    // What was not seen is said, and no number replaces it.
     let pythia = finding(&document, "wide-shallow");
     assert_eq!(pythia["measured"], false);
     assert!(pythia["notes"][0].as_str().unwrap().contains("not seen"));
@@ -224,7 +224,7 @@ mod with_data {
                 assert!(!panel["points"].as_array().unwrap().is_empty(), "{panel}");
             }
         }
-        // The sweep that nobody trained on: all six drops of the A100 are found.
+        // The sweep that no net was trained on: all six drops of the A100 are found.
         let waves = finding(&document, "waves");
         let found = waves["criteria"].as_array().unwrap().iter().find(|each| {
             let text = each["statement"].as_str().unwrap();

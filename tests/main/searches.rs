@@ -283,7 +283,7 @@ fn bad_requests_are_told_in_one_sentence() {
         (
             "search --params 7B --free latent --kv-lora-rank 512",
             2,
-            "`kv_lora_rank` is 512; allowed: nothing where free varies latent",
+            "`kv_lora_rank` is 512; allowed: no value while free varies latent",
         ),
         ("search --params 7B --experts 8 --top-k 9", 2, "1 to experts = 8"),
         ("search --params 7B --shared-experts 65", 2, "`shared_experts` is 65"),

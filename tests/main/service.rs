@@ -287,8 +287,8 @@ async fn the_service_answers_what_the_command_line_answers() {
         let reply = post(path, &body).await;
         assert_eq!(reply.status, StatusCode::OK, "{body}: {}", reply.text);
         assert_eq!(reply.header("content-type"), "application/json");
-        let told = data(&format!("{line} --format json"));
-        assert_eq!(reply.text, told, "{line}");
+        let printed = data(&format!("{line} --format json"));
+        assert_eq!(reply.text, printed, "{line}");
     }
     for (path, line) in [
         ("/v1/gpus", "gpus"),
@@ -296,8 +296,8 @@ async fn the_service_answers_what_the_command_line_answers() {
         ("/v1/models", "models"),
         ("/v1/presets", "presets"),
     ] {
-        let told = data(&format!("{line} --format json"));
-        assert_eq!(get(path).await.text, told, "{line}");
+        let printed = data(&format!("{line} --format json"));
+        assert_eq!(get(path).await.text, printed, "{line}");
     }
 }
 
@@ -344,8 +344,8 @@ async fn a_batch_answers_each_operator_as_if_it_were_alone() {
     ] {
         let problem = post("/v1/predict/batch", &json!({"ops": ops})).await.json();
         assert_eq!(problem["field"], field, "{problem}");
-        let told = problem["allowed"].as_str().unwrap();
-        assert!(told.contains(allowed), "{problem}");
+        let printed = problem["allowed"].as_str().unwrap();
+        assert!(printed.contains(allowed), "{problem}");
     }
 }
 
@@ -392,11 +392,11 @@ async fn runs_in_the_body_become_a_framework_of_other_requests() {
     std::fs::write(&file, csv).unwrap();
     let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
     let line = format!("calibrate --runs {file} --framework fsdp2 --out {out} --force --format json");
-    let told: Value = serde_json::from_str(&data(&line)).unwrap();
+    let printed: Value = serde_json::from_str(&data(&line)).unwrap();
     for key in ["constants", "half_widths", "base_mean_ape"] {
-        assert_eq!(told[key], fitted[key], "{key}");
+        assert_eq!(printed[key], fitted[key], "{key}");
     }
-    assert_eq!(told["toml"], std::fs::read_to_string(out).unwrap());
+    assert_eq!(printed["toml"], std::fs::read_to_string(out).unwrap());
 
     let own = json!({"toml": fitted["toml"]});
     let time = async |framework: &Value| {

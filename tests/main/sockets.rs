@@ -335,7 +335,7 @@ struct Met {
 }
 
 /// Connections that are begun after the first one was ended from the other side. A client that begins them until
-/// nobody listens may stand in the queue of the operating system when it is closed, and that is no accepted request.
+/// no one listens may wait in the queue of the operating system when it is closed, and that is no accepted request.
 const LATE: usize = 5;
 
 /// Asks one question after the other, as long as it is answered.

@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How many layers are of the first kinds, by a list that says of each that it is of the first or of the second kinds.
+    /// Number of layers of the first kinds, from a list that has the first or the second kinds alone.
     pub fn layers_of(
         &self,
         key: &str,

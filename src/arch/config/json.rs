@@ -1,4 +1,4 @@
-//! JSON as Python writes it, and what a file is that is none.
+//! JSON as Python writes it, and the type of a file that is not JSON.
 
 use crate::error::{Error, Result, read_bytes, read_start};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// The most bytes of a config.
 const MOST: u64 = 16 << 20;
 
-/// Bytes at the start of a file that tell what it is.
+/// Bytes at the start of a file that identify its type.
 const START: u64 = 256;
 
 /// The text of a file that may hold JSON; of another the error says what it is.

@@ -223,7 +223,7 @@ fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let count = |block| blocks.iter().filter(|known| **known == block).count() as u64;
     let (mlps, experts) = (count(Block::Mlp), count(Block::Experts));
     if mlps > 0 && experts > 0 {
-        let allowed = "MLP layers or layers of experts, not both";
+        let allowed = "MLP layers or MoE layers, not both";
         return fields.refuse(pattern_key(fields), allowed);
     }
     // The shared experts have a width of their own.

@@ -588,7 +588,7 @@ struct Names {
     patterns: Vec<Regex>,
 }
 
-/// What may stand before `layers.` in the path of a layer of the decoder.
+/// Prefixes of `layers.` in the path of a layer of the decoder.
 const PREFIXES: &[&str] = &[
     "",
     "model",

@@ -1,4 +1,4 @@
-//! Tables in CSV as Parquet files of texts, so that one reader serves both; what a text stands for is known when a column is asked for.
+//! Tables in CSV as Parquet files of texts, so that one reader serves both; the type of a text is known when a column is asked for.
 
 use super::write::{self, Field};
 use crate::dataset::column::{Cell, Kind};

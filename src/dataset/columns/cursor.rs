@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::result::Result;
 
-/// Values by row; nothing where one is null.
+/// Values by row; `None` if one is null.
 pub(super) enum Column {
     /// Texts.
     Texts(TextColumn),
@@ -145,11 +145,11 @@ impl Take<'_> {
         let rows = self.ranges.iter().map(Range::len).sum();
         let mut values = Vec::with_capacity(rows);
         let (mut levels, mut found) = (Vec::new(), Vec::new());
-        let told = |error: ParquetError| error.to_string();
+        let failed = |error: ParquetError| error.to_string();
         let short = |rows: usize| format!("a column ends after {rows} rows");
         for range in self.ranges {
             let skipped = reader.skip_records(range.start - *self.at);
-            let mut next = *self.at + skipped.map_err(told)?;
+            let mut next = *self.at + skipped.map_err(failed)?;
             if next < range.start {
                 return Err(short(next));
             }
@@ -157,7 +157,7 @@ impl Take<'_> {
                 levels.clear();
                 let wanted = range.end - next;
                 let read = reader.read_records(wanted, Some(&mut levels), None, &mut found);
-                let (read, ..) = read.map_err(told)?;
+                let (read, ..) = read.map_err(failed)?;
                 if read == 0 {
                     return Err(short(next));
                 }
@@ -180,7 +180,7 @@ impl Take<'_> {
     }
 }
 
-/// What a column holds that none of ours does; nothing where it is a plain one.
+/// What a column holds that none of ours does; `None` if it is a plain one.
 fn foreign(about: &ColumnDescriptor) -> Option<String> {
     if about.max_rep_level() > 0 || about.path().parts().len() > 1 {
         return Some("lists or structures".to_owned());

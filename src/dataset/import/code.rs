@@ -94,7 +94,7 @@ fn shapes(text: &str) -> Option<Vec<Vec<u64>>> {
     serde_json::from_str(text).ok()
 }
 
-/// The operator of a target with these shapes; `None` if it is none of ours.
+/// The operator of a target with these shapes; `None` if it cannot be mapped.
 fn traced(target: &str, inputs: &[Vec<u64>], output: &[u64]) -> Option<Op> {
     let (&width, rows) = output.split_last()?;
     let rows = product(rows)?;

@@ -257,7 +257,7 @@ impl Table {
         (gpu, stack)
     }
 
-    /// Hands on what each operator of a row says.
+    /// Passes on each operator of a row.
     pub fn read<'a>(&self, cells: Cells<'_, 'a>, mut each: impl FnMut(Result<Reading<'a>, Reason>)) {
         if self.operators.is_empty() {
             each(self.reading(cells, None));
@@ -303,7 +303,7 @@ impl Table {
     }
 }
 
-/// A condition; always true where there is none.
+/// A condition; always true if absent.
 fn when(text: Option<&'static String>, columns: &mut Columns) -> Of<bool> {
     text.map_or_else(
         || Box::new(|_: Cells<'_, '_>| true) as Of<bool>,

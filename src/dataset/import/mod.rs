@@ -298,7 +298,7 @@ impl Filter {
         stated.map(|(name, text)| (name, Supplied::Text(text)))
     }
 
-    /// Why rows of this GPU, by its name, and this stack are not wanted; nothing where they are.
+    /// Why rows of this GPU, by its name, and this stack are not wanted; `None` if they are.
     pub fn objection(&self, gpu: &str, stack: &str) -> Option<String> {
         let lacks = |names: &Option<Vec<String>>, wanted: &str| {
             let names = names.as_ref();

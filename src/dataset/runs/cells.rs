@@ -19,7 +19,7 @@ pub(in crate::dataset) struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// Hands on these columns, all of which a table needs, of every row.
+    /// Passes on these columns, all of which a table needs, of every row.
     pub fn each(file: &Parquet, columns: &[&str], mut read: impl FnMut(Cells<'_>)) -> Result<()> {
         let failed = Cell::new(None);
         for batch in file.batches(columns, None)? {
@@ -59,7 +59,7 @@ impl<'a> Cells<'a> {
         Ok(read[place].2.get(self.row))
     }
 
-    /// A text; nothing where the cell is null.
+    /// A text; `None` if the cell is null.
     pub fn text(self, column: &str) -> Result<Option<&'a str>, Reason> {
         Ok(self.cell(column, Kind::Text)?.and_then(column::Cell::text))
     }
@@ -74,12 +74,12 @@ impl<'a> Cells<'a> {
         Ok(self.cell(column, Kind::Flag)?.and_then(column::Cell::flag) == Some(true))
     }
 
-    /// A number; nothing where the cell is null.
+    /// A number; `None` if the cell is null.
     pub fn number(self, column: &str) -> Result<Option<f64>, Reason> {
         Ok(self.cell(column, Kind::Real)?.and_then(column::Cell::real))
     }
 
-    /// A whole number from 0; nothing where the cell is null.
+    /// A whole number from 0; `None` if the cell is null.
     pub fn whole(self, column: &str) -> Result<Option<u64>, Reason> {
         let Some(count) = self.cell(column, Kind::Whole)?.and_then(column::Cell::whole) else {
             return Ok(None);

@@ -41,7 +41,7 @@ const COLUMNS: &[&str] = &[
 /// Why an engine is left out that the source marks, or that spans more GPUs than reach each other over a link.
 const DOUBTFUL: &str = "the source's layout is doubtful";
 
-/// What a note says of the runs of this benchmark.
+/// The note on the runs of this benchmark.
 const INFERENCE_MAX: &str = "InferenceMAX";
 
 /// Mean length over nominal length where lengths are drawn from 80 to 100 % of the nominal.

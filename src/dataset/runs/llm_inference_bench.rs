@@ -60,8 +60,8 @@ fn run(cells: Cells<'_>) -> Result<Run, Reason> {
     }
     let [time, rate] = ["Latency", "Throughput"].map(|column| cells.number(column));
     let (time, rate) = (time?.unwrap_or(0.0), rate?.unwrap_or(0.0));
-    let told = (2 * batch * tokens) as f64 / time;
-    let agree = (told / rate - 1.0).abs() < ROUNDING;
+    let from_time = (2 * batch * tokens) as f64 / time;
+    let agree = (from_time / rate - 1.0).abs() < ROUNDING;
     if !agree {
         return Err("latency and throughput of the row disagree".to_owned());
     }

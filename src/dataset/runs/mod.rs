@@ -47,7 +47,7 @@ named_enum! {
         Neusight = "neusight",
         /// Trainers and their users: fine-tuning of all weights or of adapters.
         TuningRuns = "tuning-runs",
-        /// Whoever measured: our own schema of runs.
+        /// Any other: our own schema of runs.
         Native = "native",
     }
 }
@@ -141,7 +141,7 @@ pub struct Run {
     pub network: Option<BytesPerSecond>,
     /// Whether the source says what is recomputed; where it does not, [`Workload::recompute`] is assumed.
     pub recompute_stated: bool,
-    /// Why no constant is fitted to the run although it is judged; none where constants may be.
+    /// Why no constant is fitted to the run although it is judged; `None` if constants may be.
     pub unfitted: Option<String>,
 }
 

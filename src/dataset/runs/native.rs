@@ -38,7 +38,7 @@ enum Content {
     Gpu,
     /// A whole number of the workload.
     Dimension(Dimension),
-    /// One of a few names; `set` answers nothing to another.
+    /// One of a few names; `set` returns `None` for any other.
     Name {
         names: &'static [&'static str],
         get: fn(&Run) -> &'static str,
@@ -278,7 +278,7 @@ impl Column {
         })
     }
 
-    /// Writes a cell to the run; nothing where it may not hold that.
+    /// Writes a cell to the run; `None` if the run may not hold its value.
     fn set(&self, run: &mut Run, text: &str) -> Option<()> {
         match &self.content {
             Content::Model | Content::Gpu => {}
@@ -490,7 +490,7 @@ fn column(name: &str) -> &'static Column {
     known(name).expect("only names of columns are asked for")
 }
 
-/// The architecture that a cell of `model` means; nothing where it is none. Without a file no path is read.
+/// The architecture that a cell of `model` names; `None` if it names none. Without a file no path is read.
 fn model(text: &str, path: Option<&Path>) -> Result<Option<Architecture>> {
     if text.starts_with('{') {
         let read = parse_config(text, "config", "model");
@@ -509,7 +509,7 @@ fn model(text: &str, path: Option<&Path>) -> Result<Option<Architecture>> {
     config.is_file().then(|| read_config(&config)).transpose()
 }
 
-/// What a cell of `model` says of an architecture.
+/// The architecture in a cell of `model`.
 fn model_text(architecture: &Architecture) -> String {
     match Preset::find(&architecture.name) {
         Ok(preset) if preset.architecture == *architecture => architecture.name.clone(),

@@ -305,7 +305,7 @@ fn precision(cells: Cells<'_>) -> Result<(Dtype, Recipe), Reason> {
     })
 }
 
-/// What the source says of recomputation.
+/// Recomputation as the source states it.
 fn stated_recompute<'a>(cells: Cells<'a>) -> Result<Option<&'a str>, Reason> {
     let mut stated = None;
     for column in ["cfg_recompute", "activation_ckpt", "recipe_recompute"] {

@@ -77,7 +77,7 @@ struct Model {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Trainer {
-    /// What selects the framework; PyTorch on one GPU, FSDP or DDP where there is none.
+    /// What selects the framework; if absent, PyTorch on one GPU, FSDP or DDP.
     software: Option<String>,
     /// Whether its update makes copies.
     #[serde(default)]

@@ -1,6 +1,6 @@
 //! VIA-Research/vTrain: training iterations of GPT models under Megatron-DeepSpeed on A100.
 //!
-//! What the table leaves open stands in `config/validation` of the commit: activation checkpointing
+//! What the table leaves open is in `config/validation` of the commit: activation checkpointing
 //! is on, gradients are not bucketed (so not overlapped), servers of eight GPUs share 800 Gb/s of network,
 //! and `src/config.py` sets the vocabulary to 50257 words.
 

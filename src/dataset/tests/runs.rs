@@ -471,7 +471,7 @@ fn a_shortened_model_with_experts_keeps_the_rest_of_its_preset() {
         panic!("{}", runs.skipped)
     };
     assert_eq!(run.architecture.name, "grok-1 with 4 layers");
-    // Grok's recipes cut an expert by tensor parallelism; 0 stands for that.
+    // Grok's recipes cut an expert by tensor parallelism; 0 means that.
     assert_eq!((run.workload.ep, run.workload.expert_tp), (8, 0));
     assert_eq!(run.network.unwrap().bytes_per_sec(), 50e9);
     assert!(run.unfitted.is_some());

@@ -28,7 +28,7 @@ impl Tracer {
         }
     }
 
-    /// An operator inside its caller, with what it says of its inputs, and the kernels that it launches.
+    /// An operator inside its caller, with the shapes of its inputs and the kernels that it launches.
     fn operator(&mut self, name: &str, inputs: &str, kernels: &[(&str, f64)]) {
         self.now += 100.0;
         self.number += 2;
@@ -465,7 +465,7 @@ fn damaged_traces_and_those_without_kernels_or_shapes_are_refused_in_a_sentence(
     let read = self::read(both.as_bytes(), "trace.json", &Filter::default()).unwrap();
     assert_eq!(read.steps.len(), 1);
     shapeless.events.truncate(shapeless.events.len() - 2);
-    // A step that took no time is none.
+    // A step that took no time is not counted.
     shapeless.step(2, 0.0);
     let read = self::read(shapeless.text().as_bytes(), "trace.json", &Filter::default()).unwrap();
     assert_eq!(read.steps.len(), 1);

@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// The stack of rows, where no other is named.
 const STACK: &str = "pytorch";
 
-/// Calls of an operator from which on a row tells how far they spread.
+/// Calls of an operator from which on a row has their spread.
 const SPREAD_FROM: usize = 5;
 
 /// What a trace holds.

@@ -91,7 +91,7 @@ pub struct Mapped {
 type Result<T> = std::result::Result<T, &'static str>;
 
 impl Mapping {
-    /// The operator of a call, or why it is none of ours.
+    /// The operator of a call, or why it cannot be mapped.
     pub fn read(&self, call: &Details) -> Result<Mapped> {
         if call.dims.is_empty() {
             return Err("no shapes; record with record_shapes=True");
@@ -266,7 +266,7 @@ impl Details {
             Some("c10::Half") => Ok(Dtype::Fp16),
             Some("float") => Ok(Dtype::Fp32),
             Some("c10::Float8_e4m3fn" | "c10::Float8_e5m2") => Ok(Dtype::Fp8),
-            _ => Err("a format that is none of ours"),
+            _ => Err("an unknown format"),
         }
     }
 }

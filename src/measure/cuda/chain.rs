@@ -73,7 +73,7 @@ impl Chain for CudaChain<'_> {
         self.make_ready(*calls)?;
         let (driver, stamps) = (self.device.driver(), self.device.stamps());
         let stamp = |which| stamps.map_or(Ok(()), |stamps| stamps.enqueue(driver, which));
-        // The stamps stand outside of the events, so that their launches are not timed.
+        // The stamps are outside the events, so that their launches are not timed.
         stamp(0)?;
         graph.launch().map_err(failed("run a graph"))?;
         stamp(1)?;

@@ -78,8 +78,8 @@ impl Stamps {
 fn clock(first: &[u64], second: &[u64]) -> Option<Hertz> {
     let span = second[0].checked_sub(first[0])?;
     let cycles = second[1].checked_sub(first[1])?;
-    let told = first[2] == second[2] && span >= SHORTEST_SPAN && cycles > 0;
-    told.then(|| Hertz::from_hertz(cycles as f64 / span as f64 * 1e9))
+    let is_one = first[2] == second[2] && span >= SHORTEST_SPAN && cycles > 0;
+    is_one.then(|| Hertz::from_hertz(cycles as f64 / span as f64 * 1e9))
 }
 
 #[cfg(test)]
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_clock_needs_one_processor_and_a_span() {
-        let told = clock(&[1_000, 5_000, 7], &[1_001_000, 1_985_000, 7]);
-        assert_eq!(told, Some(Hertz::from_hertz(1.98e9)));
+        let measured = clock(&[1_000, 5_000, 7], &[1_001_000, 1_985_000, 7]);
+        assert_eq!(measured, Some(Hertz::from_hertz(1.98e9)));
         assert_eq!(clock(&[1_000, 5_000, 7], &[1_001_000, 1_985_000, 8]), None);
         assert_eq!(clock(&[1_000, 5_000, 7], &[2_000, 7_000, 7]), None);
         assert_eq!(clock(&[1_000_000, 5, 7], &[1_000, 50_000, 7]), None);

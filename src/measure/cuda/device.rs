@@ -87,14 +87,14 @@ impl CudaDevice {
     /// Opens the device with this index; the driver's library and cuBLASLt are loaded.
     pub(super) fn open(index: usize) -> Result<Self> {
         let driver = Driver::open(index)?;
-        let told = |attribute| driver.attribute(attribute);
+        let reported = |attribute| driver.attribute(attribute);
         let capability = (
-            told(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).unwrap_or(0) as i32,
-            told(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).unwrap_or(0) as i32,
+            reported(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR).unwrap_or(0) as i32,
+            reported(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR).unwrap_or(0) as i32,
         );
-        let processors = told(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-        let cache = told(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-        let shared = told(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+        let processors = reported(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+        let cache = reported(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+        let shared = reported(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
         let limits = Limits {
             processors: processors.unwrap_or(1),
             // A kilobyte is left for the static shared memory of kernels.
@@ -205,7 +205,7 @@ impl CudaDevice {
     /// Sets up an operator with as many operand sets as `wanted` says for their size, one behind
     /// the other.
     pub(super) fn prepare(&self, op: &Op, wanted: impl Fn(u64) -> u64) -> Result<Prepared> {
-        // Whoever asks for this writes where inputs of cases may be.
+        // The caller may overwrite inputs of cases.
         self.filled.borrow_mut().clear();
         let mut arena = self.arena.clone();
         Ok(Prepared {

@@ -63,7 +63,7 @@ impl Driver {
         let timing = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let event = || context.new_event(timing).map_err(failed("create an event"));
         let (begin, end) = (event()?, event()?);
-        let (free, _) = context.mem_get_info().map_err(failed("tell its free memory"))?;
+        let (free, _) = context.mem_get_info().map_err(failed("report its free memory"))?;
         let bytes = ((free as f64 * POOL_SHARE) as u64).min(POOL_BYTES) & !0xffff;
         // SAFETY: the context is bound to this thread; the address goes into a `Pool` that frees
         // it.
@@ -139,7 +139,7 @@ impl Driver {
     /// Waits for the end event; returns the time between both.
     pub fn elapsed(&self) -> Result<Seconds> {
         let millis = self.begin.elapsed_ms(&self.end);
-        let millis = millis.map_err(failed("tell the time between events"))?;
+        let millis = millis.map_err(failed("report the time between events"))?;
         Ok(Seconds::from_micros(f64::from(millis) * 1e3))
     }
 

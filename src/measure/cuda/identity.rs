@@ -38,9 +38,9 @@ pub fn driver_version() -> i32 {
 
 /// Identity of the device and its libraries.
 pub fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) -> Result<Identity> {
-    let title = driver.context().name().map_err(failed("tell the name of a device"))?;
+    let title = driver.context().name().map_err(failed("report the name of a device"))?;
     let total = driver.context().total_mem().ok();
-    let told = |attribute| driver.attribute(attribute);
+    let reported = |attribute| driver.attribute(attribute);
     let version = driver_version();
     let mut libraries = vec![format!("cuda {}.{}", version / 1000, version % 1000 / 10)];
     if let Some(version) = sensor.and_then(|sensor| sensor.driver_version.as_ref()) {
@@ -68,10 +68,10 @@ pub fn identity(driver: &Driver, sensor: Option<&Sensor>, cudnn: bool) -> Result
             .map(|file| file.display().to_string())
             .collect(),
         driver: DriverInfo {
-            processors: told(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-            clock_hz: told(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map(|kilohertz| kilohertz as f64 * 1e3),
+            processors: reported(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+            clock_hz: reported(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map(|kilohertz| kilohertz as f64 * 1e3),
             memory_bytes: total.map(|bytes| bytes as f64),
-            cache_bytes: told(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE).map(|bytes| bytes as f64),
+            cache_bytes: reported(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE).map(|bytes| bytes as f64),
             title,
         },
     })

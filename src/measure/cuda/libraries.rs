@@ -108,7 +108,7 @@ impl Library {
         let folders = folders();
         let by_name = self != Self::Nvml && open_path(Path::new(self.stem()));
         if by_name && self == Self::Nvrtc {
-            // Its builtins lie beside the file that the name stands for.
+            // Its builtins lie beside the file that the name links to.
             let own = mapped().into_iter().filter_map(|file| file.of(self));
             for path in own {
                 open_builtins(path.parent().unwrap_or(Path::new("/")));
@@ -137,7 +137,7 @@ impl Library {
 }
 
 impl Library {
-    /// The files of this library that this process has open; none where the system does not tell.
+    /// The files of this library that this process has open; empty if the system does not list them.
     pub fn files(self) -> Vec<PathBuf> {
         mapped().into_iter().filter_map(|file| file.of(self)).collect()
     }
@@ -231,7 +231,7 @@ fn open_in(folder: &Path, file: &str) -> bool {
     open_path(&path)
 }
 
-/// Opens the builtins of NVRTC, which it looks for by name: the wheels do not tell the loader where
+/// Opens the builtins of NVRTC, which it looks for by name: the wheels do not show the loader where
 /// they are.
 fn open_builtins(folder: &Path) {
     for builtins in children(folder) {
@@ -242,7 +242,7 @@ fn open_builtins(folder: &Path) {
     }
 }
 
-/// What stands in a folder, in order; nothing where it cannot be read.
+/// The entries of a folder, in order; empty if it cannot be read.
 fn children(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();

@@ -98,11 +98,11 @@ impl Sensor {
                 self.reasons.as_ref().map(|read| read(self.device, &raw mut bits)),
             )
         };
-        let told = |status: Option<Status>| status == Some(0);
+        let is_known = |status: Option<Status>| status == Some(0);
         Sensors {
-            power_watts: told(power).then(|| f64::from(milliwatts) / 1e3),
-            temperature_celsius: told(temperature).then(|| f64::from(degrees)),
-            clock_reasons: told(reasons).then_some(ClockReasons(bits)),
+            power_watts: is_known(power).then(|| f64::from(milliwatts) / 1e3),
+            temperature_celsius: is_known(temperature).then(|| f64::from(degrees)),
+            clock_reasons: is_known(reasons).then_some(ClockReasons(bits)),
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn cluster(number: u32) -> Option<(u32, u32)> {
     }
 }
 
-/// Stages of the pipeline, the second figure of names such as `64x4`; none where the kernel chooses
+/// Stages of the pipeline, the second figure of names such as `64x4`; `None` if the kernel chooses
 /// (`64xAUTO`).
 pub const fn stages(number: u32) -> Option<u32> {
     const COUNTS: [u32; 32] = [
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use cudarc::cublaslt::sys::{cublasLtClusterShape_t, cublasLtMatmulStages_t, cublasLtMatmulTile_t};
 
-    /// What stands behind the prefix in the name of an enumerator.
+    /// The name of an enumerator without its prefix.
     fn name(enumerator: impl std::fmt::Debug, prefix: &str) -> String {
         format!("{enumerator:?}").replace(prefix, "")
     }

@@ -1,4 +1,4 @@
-//! Anchors that every plan has on a device, so that the drift between runs can be told.
+//! Anchors: cases of every plan on a device, which show the drift between runs.
 
 use super::{Planned, Set, Sizing};
 use crate::measure::device::Case;

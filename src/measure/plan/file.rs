@@ -139,7 +139,7 @@ mod tests {
         let text = quick().replacen("anchors = 24", keys, 1);
         let plan = parse(&text, "mine.toml").unwrap();
         assert_eq!((plan.chain.micros(), plan.fewest), (300.0, 5));
-        // Journals tell the two apart.
+        // Journals distinguish the two.
         assert_ne!(plan.digest(), usual.digest());
     }
 

@@ -21,7 +21,7 @@ pub struct DeviceRates {
     /// Rate of attention by format, in FLOP/s.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attention_flops_per_s: BTreeMap<Dtype, f64>,
-    /// Rate of memory-bound kernels, in bytes/s; none where the device runs none.
+    /// Rate of memory-bound kernels, in bytes/s; `None` if the device runs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<f64>,
 }
@@ -38,7 +38,7 @@ impl DeviceRates {
         Seconds::from_micros(self.floor_us)
     }
 
-    /// Rate of an operator's arithmetic; none where the probe found none.
+    /// Rate of an operator's arithmetic; `None` if the probe found none.
     pub fn rate(&self, op: &Op) -> Option<FlopsPerSecond> {
         let rates = match op {
             Op::Gemm(_) => &self.gemm_flops_per_s,
@@ -133,7 +133,7 @@ impl DeviceRates {
     }
 }
 
-/// Highest rate and least time over growing sizes; none where the device runs none of them.
+/// Highest rate and least time over growing sizes; `None` if the device runs none of them.
 fn probe_rate(
     device: &mut dyn Device,
     sizes: impl Iterator<Item = Op>,

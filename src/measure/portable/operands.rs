@@ -1,4 +1,4 @@
-//! One set of operands as tensors, and the call that burn makes of an operator, without or with autodiff.
+//! One set of operands as tensors, and the burn call of an operator, without or with autodiff.
 
 use super::memory;
 use super::transformer::{heads_of, rows_of};
@@ -82,7 +82,7 @@ impl Operands {
     }
 
     /// A pass of a function that returns its output and, under autodiff, its leaves; `upstream` is the gradient of the
-    /// output, ones where there is none.
+    /// output, else ones.
     pub fn new<const D: usize>(
         pass: Pass,
         upstream: Option<Tensor<D>>,

@@ -1,4 +1,4 @@
-//! Whole steps of a transformer in burn, as somebody would write one: forward pass, and in training backward pass by
+//! Whole steps of a transformer in burn, as a user would write one: forward pass, and in training backward pass by
 //! burn's autodiff and AdamW.
 
 use super::chain::failed;
@@ -176,7 +176,7 @@ fn written(cache: Tensor<4>, new: Tensor<4>) -> Tensor<4> {
     cache.slice_assign([0..batch, 0..heads, first..places, 0..width], new)
 }
 
-/// The heads of queries, keys or values in what one GEMM makes of all tokens.
+/// The heads of queries, keys or values in the output of one GEMM over all tokens.
 pub fn heads_of(mixed: &Tensor<2>, index: usize, shape: [usize; 4]) -> Tensor<4> {
     let width = shape[2] * shape[3];
     let part = mixed.clone().narrow(1, index * width, width);
@@ -362,7 +362,7 @@ mod tests {
         let mut whole = inputs(&architecture, &fp32(Workload::prefill(1, 6)), &device);
         let logits = model.forward(&mut whole);
         assert_eq!(logits.dims(), [1, 50]);
-        // Of one layer the cache is what its projections make of the earlier tokens.
+        // The cache of one layer is its projections of the earlier tokens.
         let mut short = model.clone();
         short.layers.truncate(1);
         let expected = short.forward(&mut whole);

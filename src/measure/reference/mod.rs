@@ -89,8 +89,7 @@ impl Operands {
     }
 }
 
-/// The operands of an operator; none where nothing is defined (collectives, fused layers of
-/// experts, the backward pass of Adam and of casts).
+/// The operands of an operator; `None` if it has none (collectives, MoE layers, the backward pass of Adam and of casts).
 ///
 /// - `gemm`: `a` is `(m, k)`, `b` is `(k, n)`, `c` is `(m, n)`, all row-major; [`transposed`] says
 ///   which inputs are stored transposed. cuBLAS is column-major and takes `b` first, so the first

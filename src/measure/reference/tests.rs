@@ -105,7 +105,7 @@ fn attention_gradients_agree_with_finite_differences() {
 fn gradients_of_memory_bound_kernels_agree_with_finite_differences() {
     use MemoryKind::{CrossEntropy, Dropout, Gelu, LayerNorm, Mask, Permute, RmsNorm, Rotary, Swiglu};
     // Kind, forward inputs among those of backward, which of them has which gradient, where `dy`
-    // stands.
+    // is.
     type Case = (MemoryKind, &'static [usize], &'static [(usize, usize)], usize);
     let cases: &[Case] = &[
         (Gelu, &[0], &[(0, 0)], 1),

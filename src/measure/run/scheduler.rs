@@ -288,7 +288,7 @@ impl Run<'_> {
                 role,
                 cache: planned.case.cache,
                 rank: 0,
-                // Digits that no clock tells would not compress.
+                // Digits beyond the resolution of a clock would not compress.
                 at_s: (at * 1024.0).round() / 1024.0,
                 calls: timing.calls,
                 min: summary.min,

@@ -17,7 +17,7 @@ const RUNS: [usize; 2] = [3, 15];
 /// Time after which the least number of runs is enough.
 const ENOUGH: Seconds = Seconds::from_secs(1.0);
 
-/// Time that a step may take before any has told: its set-up and its runs.
+/// Time that the first step may take: its set-up and its runs.
 const COST: Duration = Duration::from_secs(3);
 
 impl Run<'_> {

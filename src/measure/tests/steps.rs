@@ -41,7 +41,7 @@ fn every_step_is_timed_twice_and_written_as_a_run() {
     assert!(noise.pairs == 12 && noise.median < 0.05, "{noise:?}");
     // Rows of a script describe no GPU that a model could be trained for.
     assert!(dataset::described_gpus(&out).unwrap().is_empty());
-    // The file says what its GPU is, and anybody reads it as runs.
+    // The file describes its GPU, so that it can be read as runs elsewhere.
     let beside = steps_path(&out);
     assert_eq!(read_steps(&beside).unwrap(), *steps);
     let runs = read_runs(&[beside], &GpuCatalog::built_in()).unwrap().runs;

@@ -45,7 +45,7 @@ pub struct Lanes {
     pub(super) exposed_sharded: f64,
 }
 
-/// What a framework makes of terms: a multiplier each, and the start of a collective.
+/// The constants of a framework by term: a multiplier each, and the start of a collective.
 pub(super) struct Factors {
     terms: [f64; Term::COUNT],
     /// As [`Ledger::cold_share`] says.

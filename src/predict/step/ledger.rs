@@ -296,7 +296,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// The part of a collective whose time the nets tell: that inside a node, where a framework of training calls NCCL.
+    /// The part of a collective whose time the nets predict: that inside a node, where a framework of training calls NCCL.
     ///
     /// Kernels of serving engines are up to five times as fast for small messages; the constants of servers hold them.
     fn learned_part(&self, op: &Collective) -> Option<Collective> {

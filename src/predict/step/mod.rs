@@ -254,7 +254,7 @@ pub(super) struct Whole {
     least: Seconds,
 }
 
-/// What a kernel takes at least on a GPU, whatever a law says of its traffic.
+/// Least time of a kernel on a GPU, however small its traffic.
 const LEAST_KERNEL: Seconds = Seconds::from_secs(1.5e-6);
 
 /// The times of a [`Line`].

@@ -19,7 +19,7 @@ pub(super) const WIDTH: i32 = 1200;
 pub(super) const HEIGHT: i32 = 700;
 const FAMILY: &str = "sans-serif";
 
-/// Radius of a point whose area stands for the whole, in pixels of the picture.
+/// Radius of a point whose area means the whole, in pixels of the picture.
 const LARGEST_DOT: f64 = 30.0;
 
 pub(super) const INK: RGBColor = RGBColor(34, 34, 34);
@@ -28,7 +28,7 @@ const GRID: RGBColor = RGBColor(232, 232, 232);
 const FAINT: RGBColor = RGBColor(208, 208, 208);
 const STRONG: RGBColor = RGBColor(213, 94, 0);
 
-/// Okabe and Ito's colours, which colour-blind readers tell apart; the orange red of the marks is left out.
+/// Okabe and Ito's colours, which colour-blind readers can distinguish; the orange red of the marks is left out.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 0, 0),
@@ -51,7 +51,7 @@ pub(super) struct Canvas<'a, DB: DrawingBackend> {
     pub(super) scale: i32,
     /// Pixels of the picture from left to right.
     pub(super) width: i32,
-    /// How far texts have to be lowered to stand in the middle, as a share of their size.
+    /// How far texts are lowered to be centred, as a share of their size.
     sink: f64,
 }
 

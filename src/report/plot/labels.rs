@@ -1,4 +1,4 @@
-//! Texts beside points, placed so that they cover nothing where that is possible.
+//! Texts beside points, placed so that they cover nothing if possible.
 
 use crate::report::plot::Series;
 use crate::report::plot::draw::Canvas;

@@ -29,7 +29,7 @@ pub struct Chart {
     pub band: Option<Band>,
     /// Values in order, joined.
     pub lines: Vec<Series>,
-    /// Values that stand alone.
+    /// Values without a line between them.
     pub points: Vec<Series>,
     /// Positions on the horizontal axis, the strongest kind last.
     pub marks: Vec<Marks>,

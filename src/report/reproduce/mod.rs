@@ -25,7 +25,7 @@ use crate::reproduce::Finding;
 use crate::reproduce::judge::Outcome;
 use serde::Serialize;
 
-/// Pixels of one plot: two stand side by side on a screen, one can be read on a phone.
+/// Pixels of one plot: two fit side by side on a screen, one can be read on a phone.
 const PLOT: (u32, u32) = (720, 460);
 
 /// Every finding, predicted beside measured.
@@ -78,7 +78,7 @@ impl ReproduceReport {
         }
     }
 
-    /// The report in HTML, which stands alone, and in Markdown with its pictures beside it.
+    /// The report as one HTML file, and as Markdown with picture files.
     pub fn files(&self) -> Result<Vec<File>> {
         let mut plots = Vec::new();
         for charts in &self.charts {
@@ -173,7 +173,7 @@ mod tests {
             id: "made-up".to_owned(),
             title: "Made up & <small>".to_owned(),
             claim: "a < b".to_owned(),
-            source: "nobody".to_owned(),
+            source: "no source".to_owned(),
             rules: vec!["vocabulary".to_owned()],
             takes_rows: true,
             panels: vec![Panel {

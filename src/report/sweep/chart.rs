@@ -9,7 +9,7 @@ use crate::report::plot::Series;
 use crate::report::sweep::SweepReport;
 use crate::report::sweep::keys::WavesKeys;
 
-/// The most lines of one kind that can be told apart.
+/// The most lines of one kind that a reader can distinguish.
 const MOST_LINES: usize = 120;
 
 /// The most points that are marked one by one.
@@ -77,16 +77,16 @@ impl SweepReport {
         all
     }
 
-    /// The points of a model whose size is aligned, where that tells them from others.
+    /// The points of a model whose size is aligned, if some are not.
     fn aligned(&self) -> Option<Series> {
         let wanted = self.alignment_wanted;
         let is_aligned = |alignment: Option<u64>| alignment.is_some_and(|of| of >= wanted);
         let aligned = self.points.iter().filter(|point| is_aligned(point.alignment));
         let points: Vec<_> = aligned.map(|point| (point.value as f64, point.rates()[1])).collect();
-        let tells = !points.is_empty() && points.len() < self.points.len();
+        let differs = !points.is_empty() && points.len() < self.points.len();
         // A decoding step waits for memory, which asks for no alignment of the batch or the context.
         let computes = self.first["mode"] != "decode";
-        (self.is_model() && computes && tells && points.len() <= MOST_POINTS).then(|| Series {
+        (self.is_model() && computes && differs && points.len() <= MOST_POINTS).then(|| Series {
             name: format!("{} is a multiple of {wanted}", self.alignment_of),
             points,
             labels: Vec::new(),

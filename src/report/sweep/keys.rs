@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 pub(super) struct RangeKeys {
     pub start: u64,
     pub end: u64,
-    /// None where the distance of two values varies.
+    /// `None` if the distance of two values varies.
     pub step: Option<u64>,
     /// As it is written.
     pub text: String,

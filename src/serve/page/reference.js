@@ -12,7 +12,7 @@ const PROBLEMS = [
 	["too-slow", 408, "The body did not arrive in time."],
 	["too-large", 413, "The body is too large."],
 	["media-type", 415, "The body is not declared as application/json."],
-	["host", 421, "The header Host is none of localhost, a loopback address and the hosts that the service knows itself by."],
+	["host", 421, "The header Host is neither localhost, a loopback address nor a host that the service knows itself by."],
 	["field", 422, "A value is not allowed."],
 	["infeasible", 422, "The question is right, but no answer can meet it; the detail says what binds."],
 	["busy", 429, "Too much at once; the header Retry-After says when to come back."],

@@ -56,7 +56,7 @@ pub(super) fn cut_edges(sorted: &[f32], bins: usize) -> Vec<f32> {
     edges
 }
 
-/// A threshold at or above `low` and below `high`: their middle, where that can be told from `high`.
+/// A threshold at or above `low` and below `high`: their middle, if it differs from `high`.
 pub(super) fn between(low: f32, high: f32) -> f32 {
     let middle = low / 2.0 + high / 2.0;
     if low <= middle && middle < high { middle } else { low }

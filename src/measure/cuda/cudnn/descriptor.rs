@@ -172,7 +172,7 @@ impl Descriptor {
         let mut count = 0i64;
         // SAFETY: the descriptor is alive; the caller vouches for the room.
         let status = unsafe { sys::cudnnBackendGetAttribute(self.raw, name, of, room, &raw mut count, to) };
-        succeed(status, &format!("tell {name:?} of {}", self.what))?;
+        succeed(status, &format!("read {name:?} of {}", self.what))?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 

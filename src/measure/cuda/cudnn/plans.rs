@@ -87,7 +87,7 @@ impl Plans {
         }
     }
 
-    /// Whether the plan of this key is there, or nobody is compiling it.
+    /// Whether the plan of this key is ready, or no thread compiles it.
     pub fn is_ready(&self, key: &Attention) -> bool {
         self.known.borrow().contains_key(key) || self.trust.get() == Trust::Fails || !self.workers.is_pending(key)
     }
