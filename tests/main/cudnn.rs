@@ -114,7 +114,7 @@ fn attention_graphs_finalize_and_compile_for_an_absent_gpu() {
 }
 
 /// Plans a second that workers compile, as threads of one process and as processes. The figures of
-/// `docs/measure.md` are of this test:
+/// `docs/method/measuring.md` are of this test:
 /// `cargo test --test main cudnn::workers_compile -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures for minutes"]
