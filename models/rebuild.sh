@@ -22,6 +22,10 @@ encoder=aic_encoder_attention
 [ -f "$rows/$encoder.parquet" ] ||
     "$shapewise" import aiconfigurator "$tables/$encoder.parquet" --stack "sglang 0.5.14" "vllm 0.24.0" \
         --out "$rows/$encoder.parquet"
+sparse=aic_sparse_attention
+[ -f "$rows/$sparse.parquet" ] ||
+    "$shapewise" import aiconfigurator "$tables/$sparse.parquet" --stack "sglang 0.5.14" "vllm 0.24.0" \
+        "trtllm 1.3.0rc20" --gpu h200 b200 --out "$rows/$sparse.parquet"
 linear=aic_linear_attention
 [ -f "$rows/$linear.parquet" ] ||
     "$shapewise" import aiconfigurator "$tables/$linear.parquet" --stack "vllm 0.24.0" "sglang 0.5.16" \

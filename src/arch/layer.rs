@@ -89,6 +89,18 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<I
     inputs.into_iter().flatten().chain([projection])
 }
 
+/// The linear maps of the index of one layer, whole on every rank; empty without one.
+pub(super) fn index_linears(arch: &Architecture) -> Vec<Linear> {
+    let (Some(index), Some(rank)) = (arch.index, arch.mla.and_then(|mla| mla.q_lora_rank)) else {
+        return Vec::new();
+    };
+    vec![
+        Linear::new(Role::IndexQuery, rank, index.heads * index.head_dim, false),
+        Linear::new(Role::IndexKey, arch.hidden, index.head_dim, false),
+        Linear::new(Role::IndexWeights, arch.hidden, index.heads, false),
+    ]
+}
+
 /// Linear attention on one rank: value heads, and key heads, of which there is at least one.
 pub(super) fn rank_linear(linear: &LinearLayers, tp: u64) -> LinearLayers {
     LinearLayers {
@@ -275,6 +287,8 @@ pub(super) struct StageLayers {
     pub moe: u64,
     pub full_attention: u64,
     pub windowed: u64,
+    /// Of those with softmax attention the ones that have an index of their own.
+    pub indexed: u64,
     pub linear: u64,
     /// Whether embedding and head each take the place of one layer, so that the last stage has one layer less.
     pub head_is_a_layer: bool,
@@ -288,6 +302,7 @@ impl StageLayers {
         moe: 0,
         full_attention: 0,
         windowed: 0,
+        indexed: 0,
         linear: 0,
         head_is_a_layer: false,
     };
@@ -332,6 +347,7 @@ impl StageLayers {
             moe,
             full_attention,
             windowed: attention - full_attention,
+            indexed: arch.index.map_or(0, |index| index.layers.div_ceil(pp).min(attention)),
             linear: match arch.mlp_layers {
                 None => layers - attention,
                 Some(_) => layers - attention - with_mlp,

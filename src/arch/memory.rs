@@ -32,7 +32,7 @@
 //! alone; no input of a linear map of attention without an adapter is kept. ZeRO stage 3 gathers packed weights.
 //!
 //! **KV cache**: `2·L·b·kv·g·d` elements of 2 bytes, or of 1 where it is kept in fp8; latent attention
-//! `L·b·kv·(kv_lora_rank + qk_rope)`; a windowed layer caches at most its window; linear attention a state of 4 bytes
+//! `L·b·kv·(kv_lora_rank + qk_rope)`, an index one key of 8 bits a token beside it; a windowed layer caches at most its window; linear attention a state of 4 bytes
 //! an element a head, and what the convolution looks back at. **Offload**: optimizer states are in host memory,
 //! gradients of two layers on the GPU, one being computed and one under way to the host (ZeRO-Offload, arXiv
 //! 2101.06840, section 4.1); of activations those of two layers. **Logits**: bytes each by the kind of [`Loss`].
@@ -50,7 +50,7 @@ use super::{
 };
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::ops::Dtype;
+use crate::ops::{Dtype, INDEX_KEY_BYTES};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -737,7 +737,10 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
         let tokens = (linear.channels() * (linear.taps - 1)) as f64;
         stage.linear as f64 * (state + tokens * work.activation_dtype().size() as f64)
     });
-    sequences * (cached + states)
+    let index = arch.index.map_or(0.0, |index| {
+        (stage.indexed * work.keys() * index.head_dim) as f64 * INDEX_KEY_BYTES
+    });
+    sequences * (cached + states + index)
 }
 
 #[cfg(test)]

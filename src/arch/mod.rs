@@ -92,6 +92,9 @@ pub struct Architecture {
     /// Multi-head latent attention in place of the fused QKV projection.
     #[serde(default)]
     pub mla: Option<Mla>,
+    /// An index chooses which keys a query of latent attention attends to.
+    #[serde(default)]
+    pub index: Option<Index>,
     /// Sliding-window attention in some or all layers.
     #[serde(default)]
     pub window: Option<Window>,
@@ -349,6 +352,20 @@ pub struct Mla {
     pub v_head_dim: u64,
 }
 
+/// The index of DeepSeek Sparse Attention (arXiv 2512.02556): narrow heads score every key, the best are attended to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Index {
+    /// Query heads of the index, whole on every rank; they share one key.
+    pub heads: u64,
+    /// Width of its heads.
+    pub head_dim: u64,
+    /// Keys that a query attends to at most.
+    pub top_k: u64,
+    /// Layers with an index of their own; each of the others takes the choice of the one before (GLM-5.2).
+    pub layers: u64,
+}
+
 /// Sliding-window attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -423,6 +440,7 @@ impl Architecture {
             parallel_layers: false,
             moe: None,
             mla: None,
+            index: None,
             window: None,
             linear: None,
             mlp_layers: None,
@@ -481,6 +499,9 @@ impl Architecture {
         self.window = self.window.map(|window| window.scaled(self.layers, layers));
         if let Some(linear) = &mut self.linear {
             linear.layers = scaled(linear.layers, self.layers);
+        }
+        if let Some(index) = &mut self.index {
+            index.layers = scaled(index.layers, self.layers);
         }
         self.mlp_layers = self.mlp_layers.map(|alone| scaled(alone, self.layers));
         self.layers = layers;

@@ -5,8 +5,9 @@
 //! lowering executes, and tests pin them to published totals.
 
 use super::layer::{
-    Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms, linear_attention_linears,
-    linear_attention_parameters, mlp_linears, moe_linears, rank_vocab, shared_gate_parameters, sinks,
+    Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms, index_linears,
+    linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, rank_vocab,
+    shared_gate_parameters, sinks,
 };
 use super::{Architecture, NormKind, NormPlacement, Positions, Role};
 
@@ -62,6 +63,7 @@ pub(super) fn rank_linears(arch: &Architecture, shards: Shards, stage: StageLaye
     let head = (last && !arch.tied_embeddings).then_some(head);
     let of = |linears: Vec<Linear>, layers| linears.into_iter().map(move |linear| (linear, layers));
     of(attention_linears(arch, tp).collect(), stage.attention())
+        .chain(of(index_linears(arch), stage.indexed))
         .chain(of(linear_attention_linears(arch, tp), stage.linear))
         .chain(of(mlp_linears(arch, tp).to_vec(), stage.dense))
         .chain(of(moe_linears(arch, shards), stage.moe))
@@ -93,7 +95,9 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
         copies * linear.inputs * linear.outputs
     };
     let moe_layers = arch.moe_layers();
-    let layers = arch.attention_layers() * total(attention_linears(arch, 1), weights)
+    let index = arch.index.map_or(0, |index| index.layers);
+    let layers = index * total(index_linears(arch), weights)
+        + arch.attention_layers() * total(attention_linears(arch, 1), weights)
         + arch.linear_layers() * total(linear_attention_linears(arch, 1), weights)
         + (arch.layers_with_mlp() - moe_layers) * total(mlp_linears(arch, 1), weights)
         + moe_layers * total(moe_linears(arch, Shards::WHOLE), weights);
@@ -103,7 +107,8 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
 /// Weights of the linear maps of attention of either kind in all layers, without biases.
 pub fn attention_weights(arch: &Architecture) -> u64 {
     let weights = |linear: Linear| linear.members * linear.inputs * linear.outputs;
-    arch.attention_layers() * total(attention_linears(arch, 1), weights)
+    arch.index.map_or(0, |index| index.layers) * total(index_linears(arch), weights)
+        + arch.attention_layers() * total(attention_linears(arch, 1), weights)
         + arch.linear_layers() * total(linear_attention_linears(arch, 1), weights)
 }
 
@@ -141,9 +146,12 @@ fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> 
     let parameters = |linear: Linear| linear.parameters();
     let attention = total(attention_linears(arch, tp), parameters) + sinks(arch, tp);
     let within = norm_parameters(arch, attention_norm_width(arch, tp));
+    // A layer norm of the index's keys, with biases.
+    let index_norm = arch.index.map_or(0, |index| 2 * index.head_dim);
     let activation = if arch.biases.activation { 2 } else { 0 };
     stage.layers * norm_parameters(arch, hidden_norms(arch) * arch.hidden)
         + stage.attention() * (attention + within)
+        + stage.indexed * (total(index_linears(arch), parameters) + index_norm)
         + stage.linear * linear_attention_parameters(arch, tp)
         + stage.dense * (total(mlp_linears(arch, tp), parameters) + activation)
         + stage.moe * (total(moe_linears(arch, shards), parameters) + shared_gate_parameters(arch))

@@ -36,6 +36,14 @@ named_enum! {
         QueryAbsorb = "query_absorb",
         /// Absorbed latent attention (decode): latent output to value heads.
         ValueAbsorb = "value_absorb",
+        /// Index of the keys: query latent to its queries.
+        IndexQuery = "index_query",
+        /// Index of the keys: hidden to its key.
+        IndexKey = "index_key",
+        /// Index of the keys: hidden to the weight of each of its heads.
+        IndexWeights = "index_weights",
+        /// Serving: attention to the keys that an index chooses, projections included.
+        IndexedAttention = "indexed_attention",
         /// Norm of the queries.
         QueryNorm = "query_norm",
         /// Norm of the keys.

@@ -39,7 +39,8 @@ impl Architecture {
         }
         self.validate_linear()?;
         self.validate_moe()?;
-        self.validate_mla()
+        self.validate_mla()?;
+        self.validate_index()
     }
 
     fn validate_linear(&self) -> Result<()> {
@@ -113,6 +114,21 @@ impl Architecture {
             return self.refuse("kv_heads", self.kv_heads, &allowed);
         }
         Ok(())
+    }
+
+    fn validate_index(&self) -> Result<()> {
+        let Some(index) = self.index else { return Ok(()) };
+        if self.mla.is_none_or(|mla| mla.q_lora_rank.is_none()) {
+            let allowed = "none without latent attention whose queries come from a latent";
+            return self.refuse("index.heads", index.heads, allowed);
+        }
+        if let Some(window) = self.window {
+            return self.refuse("window.layers", window.layers, "none beside `index`");
+        }
+        self.within("index.heads", index.heads, 1, MAX_HEADS)?;
+        self.within("index.head_dim", index.head_dim, 1, MAX_HEADS)?;
+        self.within("index.top_k", index.top_k, 1, MAX_VOCAB)?;
+        self.within("index.layers", index.layers, 1, self.attention_layers())
     }
 
     fn within(&self, field: &str, value: u64, least: u64, most: u64) -> Result<()> {

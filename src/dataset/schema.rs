@@ -3,14 +3,14 @@
 
 use super::column::{Column, Content, Kind, LARGEST_COUNT, Presence, Problem};
 use super::{Cache, Kernel, Measured, Role, Row, Stop};
-use crate::ops::{Op, OpKind};
+use crate::ops::OpKind;
 use crate::units::Hertz;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
 /// The layout that is written; the columns of `MEASURED` came with 2, those of MoE layers with 3,
-/// those of `CLOCKS` with 4, those of linear attention with 5.
-pub const SCHEMA: u64 = 5;
+/// those of `CLOCKS` with 4, those of linear attention with 5, those of indexed attention with 6.
+pub const SCHEMA: u64 = 6;
 
 /// The oldest layout that is read.
 pub(super) const OLDEST_SCHEMA: u64 = 1;
@@ -188,7 +188,7 @@ pub(super) fn columns(version: u64) -> impl Iterator<Item = &'static Column> {
     let rest = [IDENTITY, TIMING, ORIGIN, measured, clocks];
     let known = move |column: &&Column| {
         let since = |least, kind| version >= least || !column.is_only_of(kind);
-        since(3, OpKind::Experts) && since(5, OpKind::LinearAttention)
+        since(3, OpKind::Experts) && since(5, OpKind::LinearAttention) && since(6, OpKind::IndexedAttention)
     };
     let operator = FAMILY.iter().chain(OPERATOR.iter().filter(known));
     operator.chain(rest.into_iter().flatten())
@@ -254,9 +254,7 @@ pub(super) fn product(sizes: &[u64]) -> Option<u64> {
 /// Checks everything about a row that a reader relies on.
 pub(super) fn check(row: &Row) -> Result<(), Problem> {
     columns(SCHEMA).try_for_each(|column| column.check(row))?;
-    if let Op::Attention(attention) = &row.op
-        && let Some((column, value, allowed)) = attention.misfit()
-    {
+    if let Some((column, value, allowed)) = row.op.misfit() {
         return Err(Problem {
             column,
             value: value.to_string(),
@@ -275,8 +273,9 @@ mod tests {
     fn files_have_these_columns_in_this_order() {
         let names: Vec<&str> = columns_of_file().map(|column| column.name).collect();
         let expected = "gpu stack time_us p10_us p90_us samples clock_hz group causal gated source licence \
-             libraries family layout dtype pass kind load m n k batch heads kv_heads seq_q seq_kv head_dim \
-             value_dim window rows cols bytes ranks stride tokens hidden width experts top_k width_shards expert_shards key_heads set role cache stop kernel at_s min_us p25_us p75_us \
+             libraries family layout dtype pass kind load cache_dtype m n k batch heads kv_heads seq_q seq_kv head_dim \
+             value_dim window rows cols bytes ranks stride tokens hidden width experts top_k width_shards expert_shards key_heads \
+             query_rank latent rotary index_heads index_dim set role cache stop kernel at_s min_us p25_us p75_us \
              half_width power_watts temperature_celsius waves rank calls tile_rows tile_cols stages split_k \
              cluster_rows cluster_cols workspace_bytes throttled clock_reasons";
         assert_eq!(names.join(" "), expected);

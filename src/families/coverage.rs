@@ -21,6 +21,7 @@ pub enum Extent {
     HeadDim,
     Heads,
     Hidden,
+    IndexHeads,
     K,
     /// In cards of older nets; nothing asks for it.
     KvHeads,
@@ -33,6 +34,7 @@ pub enum Extent {
     Tokens,
     TopK,
     ValueDim,
+    WeightBits,
     Width,
     WidthShards,
 }

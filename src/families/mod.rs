@@ -39,6 +39,10 @@ macro_rules! families {
             LinearPrefill = "linear_prefill", crate::families::linear_attention::LinearPrefill;
             /// Linear attention of one new token a sequence.
             LinearDecode = "linear_decode", crate::families::linear_attention::LinearDecode;
+            /// Attention of prompts to the keys that an index chooses, projections included.
+            IndexedPrefill = "indexed_prefill", crate::families::indexed::IndexedPrefill;
+            /// The same of one new token a sequence.
+            IndexedDecode = "indexed_decode", crate::families::indexed::IndexedDecode;
         }
     };
 }
@@ -107,6 +111,7 @@ mod coverage;
 mod decode;
 mod experts;
 mod gemm;
+mod indexed;
 mod latent;
 mod linear_attention;
 mod memory;

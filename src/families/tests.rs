@@ -3,7 +3,8 @@
 use super::*;
 use crate::gpu::Gpu;
 use crate::ops::{
-    Attention, Collective, CollectiveKind, Dtype, Gemm, LinearAttention, Memory, MemoryKind, OpKind, Pass,
+    Attention, Collective, CollectiveKind, Dtype, Gemm, IndexedAttention, LinearAttention, Memory, MemoryKind, OpKind,
+    Pass,
 };
 
 fn row(op: &Op) -> (Seconds, Vec<f32>) {
@@ -49,6 +50,8 @@ fn every_family_names_each_feature_once_and_fills_it_with_a_number() {
         Op::Collective(reduce),
         Op::LinearAttention(LinearAttention::new(3, 8, 24, 777)),
         Op::LinearAttention(LinearAttention::new(3, 8, 24, 1)),
+        Op::IndexedAttention(IndexedAttention::deepseek(3, 24, 777, 0)),
+        Op::IndexedAttention(IndexedAttention::deepseek(3, 24, 1, 5000)),
     ] {
         let family = Family::of(&op);
         let names = family.schema().features.iter().map(|feature| &feature.name);
@@ -229,6 +232,8 @@ fn digests_are_equal_on_every_machine() {
         "9ea5aecd3b2eab14",
         "29588ac01b689380",
         "342e983af2299db2",
+        "08f1879bf33f679e",
+        "bff3a30a0937c206",
     ];
     assert_eq!(digests, pinned);
 }

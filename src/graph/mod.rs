@@ -145,9 +145,7 @@ fn checked(op: Op) -> std::result::Result<Op, String> {
             return Err(format!("its {} is out of range; allowed: {allowed}", dimension.name));
         }
     }
-    if let Op::Attention(attention) = op
-        && let Some((field, value, allowed)) = attention.misfit()
-    {
+    if let Some((field, value, allowed)) = op.misfit() {
         return Err(format!("its {field} is {value}; allowed: {allowed}"));
     }
     Ok(op)

@@ -10,6 +10,7 @@ mod collective;
 mod dimension;
 mod experts;
 mod gemm;
+mod indexed;
 mod linear_attention;
 mod memory;
 
@@ -19,6 +20,8 @@ pub use collective::{Collective, CollectiveKind};
 pub use dimension::{Dimension, Domain, LARGEST, Value};
 pub use experts::{Experts, RouterLoad, Routing, Stratum};
 pub use gemm::{Gemm, Layout};
+pub(crate) use indexed::INDEX_KEY_BYTES;
+pub use indexed::IndexedAttention;
 pub use linear_attention::{LinearAttention, Recurrence};
 pub use memory::{Memory, MemoryKind};
 
@@ -151,6 +154,8 @@ named_enum! {
         Experts = "experts",
         /// [`LinearAttention`].
         LinearAttention = "linear_attention",
+        /// [`IndexedAttention`].
+        IndexedAttention = "indexed_attention",
     }
 }
 
@@ -164,6 +169,7 @@ impl OpKind {
             Self::Collective => Collective::DIMENSIONS,
             Self::Experts => Experts::DIMENSIONS,
             Self::LinearAttention => LinearAttention::DIMENSIONS,
+            Self::IndexedAttention => IndexedAttention::DIMENSIONS,
         }
     }
 
@@ -186,6 +192,19 @@ impl OpKind {
                 value_dim: 1,
                 ..LinearAttention::new(1, 1, 1, 1)
             }),
+            Self::IndexedAttention => Op::IndexedAttention(IndexedAttention {
+                hidden: 1,
+                query_rank: 1,
+                latent: 1,
+                rotary: 0,
+                head_dim: 1,
+                value_dim: 1,
+                index_heads: 0,
+                index_dim: 1,
+                top_k: 1,
+                dtype: Dtype::Bf16,
+                ..IndexedAttention::deepseek(1, 1, 1, 0)
+            }),
         }
     }
 }
@@ -206,6 +225,8 @@ pub enum Op {
     Experts(Experts),
     /// Linear attention.
     LinearAttention(LinearAttention),
+    /// A module of attention to the keys that an index chooses.
+    IndexedAttention(IndexedAttention),
 }
 
 impl Op {
@@ -218,6 +239,7 @@ impl Op {
             Self::Collective(_) => Flops::ZERO,
             Self::Experts(op) => op.flops(),
             Self::LinearAttention(op) => op.flops(),
+            Self::IndexedAttention(op) => op.flops(),
         }
     }
 
@@ -230,10 +252,11 @@ impl Op {
             Self::Collective(op) => Bytes::from_bytes(op.bytes as f64),
             Self::Experts(op) => op.bytes(),
             Self::LinearAttention(op) => op.bytes(),
+            Self::IndexedAttention(op) => op.bytes(),
         }
     }
 
-    /// The operand format; a collective moves bytes.
+    /// The operand format, of several the fastest; a collective moves bytes.
     pub fn dtype(&self) -> Option<Dtype> {
         match self {
             Self::Gemm(op) => Some(op.dtype),
@@ -242,6 +265,16 @@ impl Op {
             Self::Collective(_) => None,
             Self::Experts(op) => Some(op.dtype),
             Self::LinearAttention(op) => Some(op.dtype),
+            Self::IndexedAttention(op) => Some(op.fastest_dtype()),
+        }
+    }
+
+    /// The first size that does not go with the others: its dimension, its value and what is allowed.
+    pub fn misfit(&self) -> Option<(&'static str, u64, String)> {
+        match self {
+            Self::Attention(op) => op.misfit(),
+            Self::IndexedAttention(op) => op.misfit(),
+            _ => None,
         }
     }
 
@@ -254,6 +287,7 @@ impl Op {
             Self::Collective(_) => OpKind::Collective,
             Self::Experts(_) => OpKind::Experts,
             Self::LinearAttention(_) => OpKind::LinearAttention,
+            Self::IndexedAttention(_) => OpKind::IndexedAttention,
         }
     }
 
@@ -279,6 +313,7 @@ impl fmt::Display for Op {
             Self::Collective(op) => op.to_string(),
             Self::Experts(op) => op.to_string(),
             Self::LinearAttention(op) => op.to_string(),
+            Self::IndexedAttention(op) => op.to_string(),
         };
         f.pad(&text)
     }

@@ -38,9 +38,12 @@ impl Effort {
         let gemms = family == Family::Gemm;
         let collectives = family == Family::Collective;
         let experts = family == Family::Experts;
+        // Many sub-models in a package that may not grow, each of one or two models.
+        let indexed = matches!(family, Family::IndexedPrefill | Family::IndexedDecode);
         let common = Self {
-            members: 3,
+            members: if indexed { 1 } else { 3 },
             hidden: match family {
+                _ if indexed => vec![64; 3],
                 // One kind of kernel, of few heads.
                 Family::LinearPrefill | Family::LinearDecode | Family::Memory => vec![48; 2],
                 // Depth follows the changes of protocol where width does not (docs/method/notebook.md).

@@ -3,7 +3,8 @@
 use shapewise::families::GpuRates;
 use shapewise::gpu::Gpu;
 use shapewise::ops::{
-    Attention, Dtype, Experts, Gemm, Layout, LinearAttention, Memory, MemoryKind, Op, Pass, Recurrence, RouterLoad,
+    Attention, Dtype, Experts, Gemm, IndexedAttention, Layout, LinearAttention, Memory, MemoryKind, Op, Pass,
+    Recurrence, RouterLoad,
 };
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::{Caveat, Tier};
@@ -24,7 +25,7 @@ fn size(random: &mut Random, most: f64) -> u64 {
 
 fn operator(random: &mut Random) -> Op {
     let dtype = random.pick(&Dtype::ELEMENTS);
-    match random.below(6) {
+    match random.below(7) {
         0 | 1 => Op::Gemm(Gemm {
             batch: random.pick(&[1, 1, 1, 96]),
             layout: random.pick(&Layout::ALL),
@@ -85,6 +86,20 @@ fn operator(random: &mut Random) -> Op {
                     64 * size(random, 256.0),
                     experts,
                     random.pick(&[1, 2, 8]),
+                )
+            })
+        }
+        5 => {
+            let chunk = size(random, 32_768.0);
+            Op::IndexedAttention(IndexedAttention {
+                index_heads: random.pick(&[0, 32, 64]),
+                cache_dtype: random.pick(&[Dtype::Bf16, Dtype::Fp8]),
+                dtype: random.pick(&Dtype::ALL),
+                ..IndexedAttention::deepseek(
+                    size(random, 1024.0),
+                    random.pick(&[1, 8, 16, 24, 64, 128]),
+                    random.pick(&[1, chunk]),
+                    size(random, 1_048_576.0),
                 )
             })
         }

@@ -89,6 +89,9 @@ const MODULES: &[(Role, &[&[&str]])] = &[
     (Role::QueryUp, &[&["self_attn.q_b_proj", "self_attn.q_proj"]]),
     (Role::KeyValueDown, &[&["self_attn.kv_a_proj_with_mqa"]]),
     (Role::KeyValueUp, &[&["self_attn.kv_b_proj"]]),
+    (Role::IndexQuery, &[&["self_attn.indexer.wq_b"]]),
+    (Role::IndexKey, &[&["self_attn.indexer.wk"]]),
+    (Role::IndexWeights, &[&["self_attn.indexer.weights_proj"]]),
     (
         Role::AttentionProjection,
         &[&[

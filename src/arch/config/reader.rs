@@ -1,6 +1,6 @@
 //! Reads a config by the row of its type.
 
-use super::super::{Architecture, Biases, Mla, Mlp, MlpKind, Norm, NormPlacement, Positions, QkNorm};
+use super::super::{Architecture, Biases, Index, Mla, Mlp, MlpKind, Norm, NormPlacement, Positions, QkNorm};
 use super::fields::Fields;
 use super::linear::{self, Hybrid};
 use super::moe;
@@ -144,6 +144,10 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
         },
         parallel_layers,
         mla,
+        index: match row.index {
+            true => Some(index(fields, layers)?),
+            false => None,
+        },
         output_gate: row.output_gate,
         ..Architecture::gpt(hidden, layers, heads)
     };
@@ -164,6 +168,29 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
         }
     }
     Ok(arch)
+}
+
+/// The index of the keys; layers without one of their own are said as a list, or by their interval and the first of them
+/// (`GlmMoeDsaConfig`).
+fn index(fields: &mut Fields<'_>, layers: u64) -> Result<Index> {
+    let listed = fields.texts("indexer_types")?;
+    let interval = fields.number_or("index_topk_freq", 1)?.max(1);
+    let offset = fields.number_or("index_skip_topk_offset", 2)?;
+    let own = match listed {
+        Some(listed) => {
+            let allowed = format!("`full` or `shared` for each of {layers} layers");
+            fields.layers_of("indexer_types", &listed, layers, [&["full"], &["shared"]], &allowed)?
+        }
+        None => (0..layers)
+            .filter(|layer| (layer + 1).saturating_sub(offset).is_multiple_of(interval))
+            .count() as u64,
+    };
+    Ok(Index {
+        heads: fields.number("index_n_heads")?,
+        head_dim: fields.number("index_head_dim")?,
+        top_k: fields.number("index_topk")?,
+        layers: own,
+    })
 }
 
 /// The widths of latent attention, with the defaults of the type.

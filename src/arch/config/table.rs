@@ -89,6 +89,8 @@ pub(super) struct Row {
     pub linear: Hybrid,
     pub experts: Option<Experts>,
     pub latent: Latent,
+    #[serde(default)]
+    pub index: bool,
     pub sinks: bool,
     pub xielu: bool,
     pub output_gate: bool,

@@ -170,6 +170,13 @@ const DEEPSEEK_V3: Type = Type {
     ..GLM4_MOE
 };
 
+/// The same with an index in every layer.
+const DEEPSEEK_V32: Type = Type {
+    name: "deepseek_v32",
+    class: "DeepseekV32ForCausalLM",
+    ..DEEPSEEK_V3
+};
+
 /// The same without a correction for each expert in the router.
 const DEEPSEEK_V2: Type = Type {
     name: "deepseek_v2",
@@ -183,6 +190,11 @@ fn type_of(arch: &Architecture) -> Result<&'static Type> {
     let norm = arch.norm;
     let corrected = arch.moe.is_some_and(|moe| moe.router_bias);
     match (norm.placement, norm.qk, arch.moe.is_some()) {
+        (NormPlacement::Pre, QkNorm::None, _) if arch.index.is_some() => {
+            let own = arch.index.map_or(0, |index| index.layers);
+            let allowed = format!("every one of {} layers for a deepseek_v32", arch.layers);
+            demand(arch, own == arch.layers, "index.layers", own, &allowed).map(|()| &DEEPSEEK_V32)
+        }
         (NormPlacement::Pre, QkNorm::None, is_mixture) if arch.mla.is_some() => Ok(match is_mixture && !corrected {
             true => &DEEPSEEK_V2,
             false => &DEEPSEEK_V3,
@@ -261,6 +273,14 @@ fn like_llama(arch: &Architecture, max_positions: u64) -> Result<Value> {
     }
     if let Some(mla) = &arch.mla {
         extend(&mut config, latent_fields(arch, mla));
+    }
+    if let Some(index) = &arch.index {
+        let fields = json!({
+            "index_head_dim": index.head_dim,
+            "index_n_heads": index.heads,
+            "index_topk": index.top_k,
+        });
+        extend(&mut config, fields);
     }
     Ok(config)
 }

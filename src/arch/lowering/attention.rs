@@ -1,9 +1,9 @@
 //! Lowering of the attention block: norm, projections, attention core, output projection, residual.
 
 use super::super::layer::{Linear, attention_linears, rank_heads, rank_kv_heads};
-use super::super::{AttentionKernel, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
+use super::super::{AttentionKernel, Index, Mla, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
 use super::{Lowering, Scope};
-use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use crate::ops::{Attention, Dtype, Gemm, IndexedAttention, Layout, Memory, MemoryKind, Op, Pass};
 
 impl Lowering<'_> {
     pub(super) fn attention_block(&mut self) {
@@ -15,15 +15,51 @@ impl Lowering<'_> {
         if arch.norm.placement != NormPlacement::Post {
             self.norm(Role::AttentionNorm, rows, hidden, Scope::Layer, layers);
         }
-        self.attention_inputs();
-        self.attention_core(self.stage.full_attention, 0);
-        let window = arch.window.map_or(0, |window| window.size);
-        self.attention_core(self.stage.windowed, window);
-        self.attention_outputs();
+        if let (Some(index), Some(mla)) = (arch.index, arch.mla) {
+            self.indexed_attention(index, mla);
+        } else {
+            self.attention_inputs();
+            self.attention_core(self.stage.full_attention, 0);
+            let window = arch.window.map_or(0, |window| window.size);
+            self.attention_core(self.stage.windowed, window);
+            self.attention_outputs();
+        }
         if arch.norm.placement.follows_branches() {
             self.norm(Role::AttentionPostNorm, rows, hidden, Scope::Layer, layers);
         }
         self.residual(Role::AttentionOutputDropout, Role::AttentionResidual, layers);
+    }
+
+    /// Serving: everything between norm and residual add as the module that was timed, in layers with an index of their own and
+    /// in those without.
+    fn indexed_attention(&mut self, index: Index, mla: Mla) {
+        let (arch, work) = (self.arch, self.work);
+        let of = |index_heads| {
+            Op::IndexedAttention(IndexedAttention {
+                batch: work.batch,
+                heads: rank_heads(arch, work.tp),
+                seq_q: work.seq,
+                seq_kv: work.keys(),
+                hidden: arch.hidden,
+                query_rank: mla.q_lora_rank.unwrap_or(arch.hidden),
+                latent: mla.kv_lora_rank,
+                rotary: mla.qk_rope,
+                head_dim: arch.head_dim,
+                value_dim: mla.v_head_dim,
+                index_heads,
+                index_dim: index.head_dim,
+                top_k: index.top_k,
+                cache_dtype: work.cache_dtype(),
+                dtype: match self.packs(Role::AttentionProjection) {
+                    true => work.linear_dtype(),
+                    false => work.activation_dtype(),
+                },
+            })
+        };
+        let (own, all) = (self.stage.indexed, self.stage.attention());
+        for (layers, op) in [(own, of(index.heads)), (all - own, of(0))] {
+            self.push(Role::IndexedAttention, Phase::Forward, op, layers);
+        }
     }
 
     /// Whether latent attention runs in its absorbed form.

@@ -72,7 +72,8 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
 ///
 /// `2 ·` (weights a token meets) `· tokens`, plus `2·b·a·pairs·(d + d_v)` per layer for the two attention
 /// GEMMs, `pairs` being all `q·kv` or those that a causal mask keeps; a window bounds `kv`. Latent attention counts in
-/// its expanded form in every mode, linear attention the products with its states.
+/// its expanded form in every mode and over the keys that an index chooses, beside the scores of that index, linear attention
+/// the products with its states.
 fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
     let (layer_weights, head_weights) = active_weights(arch);
     let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;
@@ -81,10 +82,17 @@ fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
     let pairs = |window| pairs(work.seq, work.keys(), causal, window);
     let seen = arch.window.map_or(0.0, |window| pairs(window.size));
     let full = arch.attention_layers().saturating_sub(windowed);
-    let pairs = windowed as f64 * seen + full as f64 * pairs(0);
+    let chosen = arch.index.map_or(0, |index| index.top_k);
+    let scores = arch
+        .index
+        .filter(|index| work.keys() > index.top_k)
+        .map_or(0.0, |index| {
+            2.0 * pairs(0) * (work.batch * index.layers * index.heads * index.head_dim) as f64
+        });
+    let pairs = windowed as f64 * seen + full as f64 * pairs(chosen);
     let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
     let recurrence = arch.linear_layers() as f64 * linear::flops(arch, work);
-    let attention = 2.0 * work.batch as f64 * pairs * width + recurrence;
+    let attention = 2.0 * work.batch as f64 * pairs * width + recurrence + scores;
     let [weights, others] = match (work.trains(), work.has_adapters()) {
         (false, _) => [1.0; 2],
         (true, false) => [3.0; 2],

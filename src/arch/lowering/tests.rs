@@ -191,6 +191,9 @@ fn model_flops_equal_the_lowered_gemms_of_every_preset() {
         let arch = &preset.architecture;
         // So many tokens that the experts of every preset get equal shares.
         for work in [Workload::train(15, 1024), Workload::prefill(15, 1024)] {
+            if work.trains() && arch.index.is_some() {
+                continue;
+            }
             let step = lower(arch, &work).unwrap();
             let attention = |causal: bool| -> f64 {
                 let ops = attention(&step, Phase::Forward);
@@ -204,12 +207,21 @@ fn model_flops_equal_the_lowered_gemms_of_every_preset() {
                 .items
                 .iter()
                 .filter(|item| item.phase == Phase::Forward)
-                .filter(|item| matches!(item.role, Role::LinearAttention | Role::Experts))
+                .filter(|item| {
+                    matches!(
+                        item.role,
+                        Role::LinearAttention | Role::IndexedAttention | Role::Experts
+                    )
+                })
                 .map(|item| item.flops().flops())
                 .sum();
             let gemms = gemm_flops(&step, |item| item.phase == Phase::Forward);
             let passes = if work.trains() { 3.0 } else { 1.0 };
-            for (causal, flops) in [(true, step.model_flops), (false, step.square_flops)] {
+            // A module of its own has no form that is not causal.
+            let whole = [(false, step.square_flops)]
+                .into_iter()
+                .filter(|_| arch.index.is_none());
+            for (causal, flops) in whole.chain([(true, step.model_flops)]) {
                 let lowered = passes * (gemms + attention(causal) + others);
                 let said = flops.flops();
                 assert!(close(said, lowered), "{}: {said} against {lowered}", arch.name);
@@ -286,6 +298,58 @@ fn a_server_runs_routed_experts_in_one_layer_that_all_ranks_share() {
     };
     assert_eq!((op.hidden, op.gated), (1024, false));
     assert_eq!(gemms(&step, Role::ExpertsLatentDown)[0].1, [512, 1024, 4096, 1]);
+}
+
+/// GLM-5.2: 21 of 78 layers have an index, each with a key of 132 bytes a token beside a latent of 576 elements.
+#[test]
+fn layers_with_and_without_an_index_are_modules_of_their_own() {
+    let (arch, work) = (
+        preset("glm-5.2"),
+        Workload {
+            tp: 8,
+            ..Workload::decode(32, 32_767)
+        },
+    );
+    let step = lower(&arch, &work).unwrap();
+    let modules = items(&step, Role::IndexedAttention);
+    let modules: Vec<_> = modules
+        .iter()
+        .map(|item| (item.op.get("index_heads"), item.op.get("heads"), item.count))
+        .collect();
+    let count = |count| Some(crate::ops::Value::Count(count));
+    assert_eq!(modules, [(count(32), count(8), 21), (count(0), count(8), 57)]);
+    for role in [Role::QueryDown, Role::Attention, Role::AttentionProjection] {
+        assert!(items(&step, role).is_empty(), "{role}");
+    }
+    assert_eq!(items(&step, Role::AttentionResidual)[0].count, 78);
+    let memory = super::super::memory_use(&arch, &work, &super::super::Practice::default()).unwrap();
+    assert_eq!(
+        memory.kv_cache.bytes(),
+        32.0 * 32_768.0 * (78.0 * 576.0 * 2.0 + 21.0 * 132.0)
+    );
+}
+
+#[test]
+fn an_index_is_served_and_not_trained() {
+    let arch = preset("deepseek-v3.2");
+    let refused = |work: Workload| work.validate(&arch).unwrap_err().to_string();
+    assert!(refused(Workload::train(1, 4096)).contains("`mode` is train; allowed: prefill or decode"));
+    let cp = Workload {
+        cp: 2,
+        ..Workload::prefill(1, 4096)
+    };
+    assert!(refused(cp).contains("`cp` is 2; allowed: 1 where an index"));
+    let plain = Architecture {
+        mla: None,
+        ..arch.clone()
+    };
+    assert!(
+        plain
+            .validate()
+            .unwrap_err()
+            .to_string()
+            .contains("`index.heads` is 64; allowed: none without latent")
+    );
 }
 
 #[test]
@@ -657,6 +721,9 @@ fn every_preset_lowers_in_every_mode() {
                         Mode::Decode => Workload::decode(1, 511),
                     }
                 };
+                if mode == Mode::Train && preset.architecture.index.is_some() {
+                    continue;
+                }
                 let step = lower(&preset.architecture, &work).unwrap();
                 assert!(step.items.iter().all(|item| item.count > 0));
             }

@@ -85,6 +85,7 @@ impl Factors {
             (Term::Attention, get(C::Attention).powf(reach) * board),
             (Term::AttentionBackward, get(C::AttentionBackward).powf(reach) * board),
             (Term::LinearAttention, get(C::LinearAttention) * board),
+            (Term::IndexedAttention, board),
             (Term::Memory, get(C::Memory)),
             (Term::Permute, get(C::Permute) * path),
             (Term::BiasedActivation, get(C::BiasedActivation) * path),
@@ -118,7 +119,7 @@ impl Factors {
     }
 }
 
-const KERNELS: [Term; 13] = [
+const KERNELS: [Term; 14] = [
     Term::Gemm,
     Term::GemmFp8,
     Term::Experts,
@@ -126,6 +127,7 @@ const KERNELS: [Term; 13] = [
     Term::Attention,
     Term::AttentionBackward,
     Term::LinearAttention,
+    Term::IndexedAttention,
     Term::Memory,
     Term::Permute,
     Term::BiasedActivation,

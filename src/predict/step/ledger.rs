@@ -30,6 +30,7 @@ pub(super) enum Term {
     Attention,
     AttentionBackward,
     LinearAttention,
+    IndexedAttention,
     Memory,
     Permute,
     BiasedActivation,
@@ -379,6 +380,7 @@ impl<'a> Context<'a> {
             }
             Op::Attention(_) => [Some((Term::Attention, kernel(predicted))), None],
             Op::LinearAttention(_) => [Some((Term::LinearAttention, kernel(predicted))), None],
+            Op::IndexedAttention(_) => [Some((Term::IndexedAttention, kernel(predicted))), None],
             Op::Memory(op) if is_fused(&item.op) => {
                 launches = false;
                 let term = match op.kind {
@@ -429,6 +431,7 @@ fn streamed(item: &Item) -> Bytes {
         Op::Experts(op) => op.weight_bytes(),
         Op::Attention(op) if op.is_decode() => op.cache_bytes(),
         Op::LinearAttention(op) if op.is_decode() => op.state_bytes(),
+        Op::IndexedAttention(op) => op.streamed_bytes(),
         _ => Bytes::ZERO,
     }
 }
