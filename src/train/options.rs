@@ -51,6 +51,8 @@ impl Effort {
                 _ => vec![96; 2],
             },
             epochs: match family {
+                // Many rows.
+                Family::IndexedPrefill => 20,
                 // Few head counts or model sizes, each fitted several times.
                 Family::Experts | Family::LinearPrefill | Family::LinearDecode => 60,
                 // A thousand rows of all GPUs.
@@ -65,7 +67,11 @@ impl Effort {
             // Of few model sizes: takes 3 % off the error of Hopper (docs/method/notebook.md).
             forests: if experts { 3 } else { 1 },
             trees: if experts { 1500 } else { 600 },
-            pseudo_labels: if gemms { 40_000 } else { 20_000 },
+            pseudo_labels: match family {
+                Family::IndexedPrefill => 5_000,
+                _ if gemms => 40_000,
+                _ => 20_000,
+            },
             distilled: None,
         };
         match budget {

@@ -223,7 +223,7 @@ mod kept_rows {
     }
 
     /// Of these tables, each of some GPUs, all if there are none, and stacks, one row in so many judges the nets.
-    const EVENLY: [(&str, &[&str], &[&str], usize); 5] = [
+    const EVENLY: [(&str, &[&str], &[&str], usize); 6] = [
         ("aic_gemm_bf16", &[], &["trtllm 1.3.0rc20", "sglang 0.5.10"], 7),
         (
             "aic_context_attention_bf16",
@@ -236,6 +236,12 @@ mod kept_rows {
             &[],
             &["trtllm 1.3.0rc20", "sglang 0.5.10"],
             7,
+        ),
+        (
+            "aic_sparse_attention",
+            &[],
+            &["sglang 0.5.14", "vllm 0.24.0", "trtllm 1.3.0rc20"],
+            97,
         ),
         ("aic_moe", &[], MOE_STACKS, 97),
         // Of these GPUs, weights of 4 bits alone.

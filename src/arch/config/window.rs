@@ -34,6 +34,13 @@ pub(super) enum Slides {
 /// Sets the window of the architecture; `layer_types` has the last word on which layers use it.
 pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let layers = arch.layers;
+    if row.index {
+        let kinds = fields.texts("layer_types")?.unwrap_or_default();
+        return match kinds.iter().all(|kind| *kind == "deepseek_sparse_attention") {
+            true => Ok(()),
+            false => fields.refuse("layer_types", "deepseek_sparse_attention for each layer"),
+        };
+    }
     let field = &*row.window_field;
     let (size, implied) = match &row.window {
         Slides::None => return full_attention(fields, arch),
