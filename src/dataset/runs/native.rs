@@ -4,10 +4,7 @@
 //! rule, is an error that names its place.
 
 use super::{Measure, Run, Serving};
-use crate::arch::{
-    Architecture, AttentionKernel, Dimension, KvCacheDtype, Mode, OptimizerStates, Preset, Recipe, Recompute, Workload,
-    parse_config, read_config,
-};
+use crate::arch::{Architecture, Dimension, Mode, Preset, Workload, parse_config, read_config};
 use crate::dataset::check_target;
 use crate::dataset::column::{Cell, Kind};
 use crate::dataset::columns::write::{self, Field};
@@ -15,18 +12,24 @@ use crate::dataset::columns::{Parquet, is_csv};
 use crate::dataset::file::{described_in, descriptions};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
-use crate::ops::{Dtype, LARGEST, RouterLoad};
+use crate::ops::LARGEST;
 use crate::units::{BytesPerSecond, Seconds};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::LazyLock;
+use utoipa::{PartialSchema, ToSchema};
 
 /// One column.
 struct Column {
-    name: &'static str,
+    name: String,
     /// What a cell says, for `docs/runs.md`.
-    meaning: &'static str,
+    meaning: String,
+    /// What a cell may hold.
+    allowed: String,
     content: Content,
 }
 
@@ -36,91 +39,24 @@ enum Content {
     Model,
     /// The GPU, likewise.
     Gpu,
-    /// A whole number of the workload.
-    Dimension(Dimension),
-    /// One of a few names; `set` returns `None` for any other.
-    Name {
-        names: &'static [&'static str],
-        get: fn(&Run) -> &'static str,
-        set: fn(&mut Run, &str) -> Option<()>,
-    },
+    /// An option of the workload, of this type.
+    Workload(Kind),
+    /// What was timed.
+    Measure,
     Text {
         get: fn(&Run) -> Option<&str>,
         set: fn(&mut Run, &str),
     },
-    /// True or false.
-    Flag {
-        get: fn(&Run) -> bool,
-        set: fn(&mut Run, bool),
-    },
     /// From 1 to [`LARGEST`].
-    Whole {
-        get: fn(&Run) -> Option<u64>,
-        set: fn(&mut Run, u64),
+    Load {
+        get: fn(&Serving) -> u64,
+        set: fn(&mut Serving, u64),
     },
     /// More than 0.
     Real {
         get: fn(&Run) -> Option<f64>,
         set: fn(&mut Run, f64),
     },
-}
-
-/// The column of a flag of the workload, which has the name of its field.
-macro_rules! flag {
-    ($field:ident, $meaning:literal) => {
-        Column {
-            name: stringify!($field),
-            meaning: $meaning,
-            content: Content::Flag {
-                get: |run| run.workload.$field,
-                set: |run, flag| run.workload.$field = flag,
-            },
-        }
-    };
-}
-
-/// The column of a name of the workload by its enum, which has the name of its field.
-macro_rules! name_of {
-    ($kind:ty, $field:ident, $meaning:literal) => {
-        name_of!($kind, $field, $meaning, &<$kind>::NAMES)
-    };
-    ($kind:ty, $field:ident, $meaning:literal, $names:expr) => {
-        Column {
-            name: stringify!($field),
-            meaning: $meaning,
-            content: Content::Name {
-                names: $names,
-                get: |run| run.workload.$field.name(),
-                set: |run, name| {
-                    run.workload.$field = <$kind>::parse(name)?;
-                    Some(())
-                },
-            },
-        }
-    };
-}
-
-macro_rules! dimension {
-    ($name:literal, $dimension:ident, $meaning:literal) => {
-        Column {
-            name: $name,
-            meaning: $meaning,
-            content: Content::Dimension(Dimension::$dimension),
-        }
-    };
-}
-
-macro_rules! of_load {
-    ($field:ident, $meaning:literal) => {
-        Column {
-            name: stringify!($field),
-            meaning: $meaning,
-            content: Content::Whole {
-                get: |run| run.serving.map(|load| load.$field),
-                set: |run, count| run.serving.get_or_insert(NO_LOAD).$field = count,
-            },
-        }
-    };
 }
 
 /// A load of which no cell has been read.
@@ -133,147 +69,204 @@ const NO_LOAD: Serving = Serving {
 /// Columns that every file has and every row fills.
 const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
 
-static COLUMNS: [Column; 34] = [
-    Column {
-        name: "model",
-        meaning: "a preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`",
-        content: Content::Model,
-    },
-    Column {
-        name: "gpu",
-        meaning: "a GPU of `data/gpus`, or one that the file or `--model` describes",
-        content: Content::Gpu,
-    },
-    name_of!(Mode, mode, "what the step does"),
-    dimension!("batch", Batch, "sequences of a micro-batch of one replica"),
-    dimension!("seq", Seq, "new tokens a sequence"),
-    dimension!("context", Context, "cached tokens a sequence"),
-    dimension!("microbatches", Microbatches, "micro-batches of one replica a step"),
-    dimension!("tp", Tp, "tensor-parallel ranks"),
-    dimension!("cp", Cp, "context-parallel ranks"),
-    dimension!("ep", Ep, "expert-parallel ranks"),
-    dimension!(
-        "expert_tp",
-        ExpertTp,
-        "tensor-parallel ranks of one routed expert; 0 means `tp`"
-    ),
-    dimension!("pp", Pp, "pipeline stages"),
-    dimension!("vp", Vp, "virtual pipeline stages a GPU"),
-    dimension!("dp", Dp, "data-parallel replicas"),
-    dimension!("zero", Zero, "ZeRO stage; FSDP is 3"),
-    name_of!(Recompute, recompute, "what the backward pass recomputes"),
-    dimension!(
-        "recompute_layers",
-        RecomputeLayers,
-        "layers of a stage that recompute; 0 means all"
-    ),
-    flag!(
-        sequence_parallel,
-        "whether norms and residual adds are cut over the tensor-parallel ranks"
-    ),
-    name_of!(
-        Dtype,
-        dtype,
-        "format of the linear maps' operands",
-        &Dtype::ELEMENT_NAMES
-    ),
-    name_of!(Recipe, recipe, "how linear maps are quantized beyond dtype"),
-    name_of!(
-        OptimizerStates,
-        optimizer_states,
-        "format of what Adam keeps besides the weights"
-    ),
-    flag!(
-        autocast,
-        "whether weights are fp32 and cast where linear maps use them (`torch.autocast`)"
-    ),
-    name_of!(KvCacheDtype, kv_cache_dtype, "format of cached keys and values"),
-    name_of!(
-        RouterLoad,
-        router_load,
-        "how unevenly the router of a server spreads tokens over the experts"
-    ),
-    name_of!(AttentionKernel, attention, "how attention is executed"),
-    Column {
-        name: "seconds",
-        meaning: "wall time of the step, or of the measure",
-        content: Content::Real {
-            get: |run| Some(run.time.secs()),
-            set: |run, value| run.time = Seconds::from_secs(value),
-        },
-    },
-    Column {
-        name: "measure",
-        meaning: "what was timed: a step, the time to a first token or per further token of a request, a static batch from its prompts to its last token",
-        content: Content::Name {
-            names: &Measure::NAMES,
-            get: |run| run.measure.name(),
-            set: |run, name| {
-                run.measure = Measure::parse(name)?;
-                Some(())
+static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
+    let column = |name: &str, meaning: &str, content| Column {
+        name: name.to_owned(),
+        meaning: meaning.to_owned(),
+        allowed: allowed(&content),
+        content,
+    };
+    let mut columns = vec![
+        column(
+            "model",
+            "A preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`",
+            Content::Model,
+        ),
+        column(
+            "gpu",
+            "A GPU of `data/gpus`, or one that the file or `--model` describes",
+            Content::Gpu,
+        ),
+    ];
+    columns.extend(options());
+    columns.extend([
+        column(
+            "seconds",
+            "Wall time of the step, or of the measure",
+            Content::Real {
+                get: |run| Some(run.time.secs()),
+                set: |run, value| run.time = Seconds::from_secs(value),
             },
-        },
-    },
-    of_load!(
-        concurrency,
-        "requests in flight on all data-parallel ranks, where a server was measured"
-    ),
-    of_load!(prompt, "tokens of a prompt, where a server was measured"),
-    of_load!(output, "tokens that a request generates, where a server was measured"),
-    Column {
-        name: "software",
-        meaning: "name and version of trainer or server",
-        content: Content::Text {
-            get: |run| Some(&run.software),
-            set: |run, text| run.software = text.to_owned(),
-        },
-    },
-    Column {
-        name: "configuration",
-        meaning: "runs of one configuration are held out together; model, GPU and format where empty",
-        content: Content::Text {
-            get: |run| Some(&run.configuration),
-            set: |run, text| run.configuration = text.to_owned(),
-        },
-    },
-    Column {
-        name: "network_bytes_per_s",
-        meaning: "bandwidth between nodes of one GPU in one direction",
-        content: Content::Real {
-            get: |run| run.network.map(BytesPerSecond::bytes_per_sec),
-            set: |run, value| run.network = Some(BytesPerSecond::from_bytes_per_sec(value)),
-        },
-    },
-    Column {
-        name: "unfitted",
-        meaning: "reason why fits leave the run out; empty if they do not",
-        content: Content::Text {
-            get: |run| run.unfitted.as_deref(),
-            set: |run, text| run.unfitted = Some(text.to_owned()),
-        },
-    },
-];
+        ),
+        column(
+            "measure",
+            "What was timed: a step, the time to a first token or per further token of a request, a static batch from its prompts to its last token",
+            Content::Measure,
+        ),
+        column(
+            "concurrency",
+            "Requests in flight on all data-parallel ranks, where a server was measured",
+            Content::Load {
+                get: |load| load.concurrency,
+                set: |load, count| load.concurrency = count,
+            },
+        ),
+        column(
+            "prompt",
+            "Tokens of a prompt, where a server was measured",
+            Content::Load {
+                get: |load| load.prompt,
+                set: |load, count| load.prompt = count,
+            },
+        ),
+        column(
+            "output",
+            "Tokens that a request generates, where a server was measured",
+            Content::Load {
+                get: |load| load.output,
+                set: |load, count| load.output = count,
+            },
+        ),
+        column(
+            "software",
+            "Name and version of trainer or server",
+            Content::Text {
+                get: |run| Some(&run.software),
+                set: |run, text| run.software = text.to_owned(),
+            },
+        ),
+        column(
+            "configuration",
+            "Runs of one configuration are held out together; model, GPU and format where empty",
+            Content::Text {
+                get: |run| Some(&run.configuration),
+                set: |run, text| run.configuration = text.to_owned(),
+            },
+        ),
+        column(
+            "network_bytes_per_s",
+            "Bandwidth between nodes of one GPU in one direction",
+            Content::Real {
+                get: |run| run.network.map(BytesPerSecond::bytes_per_sec),
+                set: |run, value| run.network = Some(BytesPerSecond::from_bytes_per_sec(value)),
+            },
+        ),
+        column(
+            "unfitted",
+            "Reason why fits leave the run out; empty if they do not",
+            Content::Text {
+                get: |run| run.unfitted.as_deref(),
+                set: |run, text| run.unfitted = Some(text.to_owned()),
+            },
+        ),
+    ]);
+    columns
+});
+
+/// A column for each option of [`Workload`], with the documentation and the values of its field.
+fn options() -> impl Iterator<Item = Column> {
+    let schema = |schema| serde_json::to_value(schema).expect("a schema has only plain fields");
+    let mut parts = Vec::new();
+    Workload::schemas(&mut parts);
+    let parts: BTreeMap<String, Value> = parts.into_iter().map(|(name, part)| (name, schema(part))).collect();
+    let fields = schema(Workload::schema())["properties"].take();
+    let Value::Object(fields) = fields else {
+        unreachable!("a workload has fields");
+    };
+    fields.into_iter().map(move |(name, field)| {
+        let part = field["$ref"]
+            .as_str()
+            .and_then(|path| parts.get(path.rsplit('/').next()?));
+        let part = part.unwrap_or(&field);
+        let text = |of: &Value| of["description"].as_str().unwrap_or_default().replace('\n', " ");
+        let (kind, allowed) = match (part["type"].as_str(), &part["enum"]) {
+            (Some("boolean"), _) => (Kind::Flag, "true or false".to_owned()),
+            (Some("integer"), _) => {
+                let range = Dimension::parse(&name).map_or(0..=LARGEST, Dimension::range);
+                (
+                    Kind::Whole,
+                    format!("a whole number from {} to {}", range.start(), range.end()),
+                )
+            }
+            (_, Value::Array(names)) => {
+                let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+                (Kind::Text, names.join(", "))
+            }
+            _ => (Kind::Text, text(part)),
+        };
+        let meaning = text(&field);
+        let sentence = meaning.split(". ").next().unwrap_or_default();
+        Column {
+            meaning: sentence.trim_end_matches('.').to_owned(),
+            name,
+            allowed,
+            content: Content::Workload(kind),
+        }
+    })
+}
+
+/// The values of a whole number of the workload.
+fn range(name: &str) -> RangeInclusive<u64> {
+    Dimension::parse(name).map_or(0..=LARGEST, Dimension::range)
+}
+
+/// What a cell may hold that is no option of the workload.
+fn allowed(content: &Content) -> String {
+    match content {
+        Content::Model => "a preset, a config.json or an architecture as JSON".to_owned(),
+        Content::Gpu => {
+            let names: Vec<&str> = Gpu::all().iter().map(|gpu| &*gpu.name).collect();
+            let described = "or one that the file or --model describes";
+            format!("{}, {described}", names.join(", "))
+        }
+        Content::Measure => Measure::NAMES.join(", "),
+        Content::Text { .. } | Content::Workload(_) => "a text".to_owned(),
+        Content::Load { .. } => format!("a whole number from 1 to {LARGEST}"),
+        Content::Real { .. } => "a number above 0".to_owned(),
+    }
+}
+
+/// A run as it is written: its architecture as text, and the options of its workload that are not their defaults.
+struct Written<'a> {
+    run: &'a Run,
+    model: String,
+    options: Value,
+}
+
+impl<'a> Written<'a> {
+    fn new(run: &'a Run) -> Self {
+        Self {
+            run,
+            model: model_text(&run.architecture),
+            options: serde_json::to_value(run.workload).expect("a workload has only plain fields"),
+        }
+    }
+}
 
 impl Column {
     const fn kind(&self) -> Kind {
         match self.content {
-            Content::Model | Content::Gpu | Content::Name { .. } | Content::Text { .. } => Kind::Text,
-            Content::Flag { .. } => Kind::Flag,
-            Content::Dimension(_) | Content::Whole { .. } => Kind::Whole,
+            Content::Workload(kind) => kind,
+            Content::Model | Content::Gpu | Content::Measure | Content::Text { .. } => Kind::Text,
+            Content::Load { .. } => Kind::Whole,
             Content::Real { .. } => Kind::Real,
         }
     }
 
-    /// What a run holds, whose architecture is written as `model`.
-    fn get<'a>(&self, run: &'a Run, model: &'a str) -> Option<Cell<'a>> {
+    /// What a run holds; `None` if the cell is null.
+    fn get<'a>(&self, written: &'a Written<'_>) -> Option<Cell<'a>> {
+        let run = written.run;
         Some(match &self.content {
-            Content::Model => Cell::Text(model),
+            Content::Model => Cell::Text(&written.model),
             Content::Gpu => Cell::Text(&run.gpu.name),
-            Content::Dimension(dimension) => Cell::Whole(dimension.get(&run.architecture, &run.workload) as i64),
-            Content::Name { get, .. } => Cell::Text(get(run)),
+            Content::Workload(_) => match written.options.get(&self.name)? {
+                Value::Bool(flag) => Cell::Flag(*flag),
+                Value::String(text) => Cell::Text(text),
+                count => Cell::Whole(count.as_i64()?),
+            },
+            Content::Measure => Cell::Text(run.measure.name()),
             Content::Text { get, .. } => Cell::Text(get(run).filter(|text| !text.is_empty())?),
-            Content::Flag { get, .. } => Cell::Flag(get(run)),
-            Content::Whole { get, .. } => Cell::Whole(get(run)? as i64),
+            Content::Load { get, .. } => Cell::Whole(get(run.serving.as_ref()?) as i64),
             Content::Real { get, .. } => Cell::Real(get(run)?),
         })
     }
@@ -282,17 +275,24 @@ impl Column {
     fn set(&self, run: &mut Run, text: &str) -> Option<()> {
         match &self.content {
             Content::Model | Content::Gpu => {}
-            Content::Dimension(dimension) => {
-                let count = text.parse().ok()?;
-                let within = dimension.range().contains(&count);
-                within.then(|| dimension.put(&mut run.architecture, &mut run.workload, count))?;
+            Content::Workload(kind) => {
+                let value = match kind {
+                    Kind::Flag => Value::Bool(text.to_lowercase().parse().ok()?),
+                    Kind::Whole => {
+                        let range = range(&self.name);
+                        Value::from(text.parse().ok().filter(|count| range.contains(count))?)
+                    }
+                    Kind::Text | Kind::Real => Value::from(text),
+                };
+                let mut options = serde_json::to_value(run.workload).ok()?;
+                options[&self.name] = value;
+                run.workload = serde_json::from_value(options).ok()?;
             }
-            Content::Name { set, .. } => set(run, text)?,
+            Content::Measure => run.measure = Measure::parse(text)?,
             Content::Text { set, .. } => set(run, text),
-            Content::Flag { set, .. } => set(run, text.to_lowercase().parse().ok()?),
-            Content::Whole { set, .. } => {
-                let count = text.parse().ok();
-                set(run, count.filter(|count| (1..=LARGEST).contains(count))?);
+            Content::Load { set, .. } => {
+                let count = text.parse().ok().filter(|count| (1..=LARGEST).contains(count))?;
+                set(run.serving.get_or_insert(NO_LOAD), count);
             }
             Content::Real { set, .. } => {
                 let value = text.parse().ok();
@@ -302,42 +302,31 @@ impl Column {
         Some(())
     }
 
-    /// What a cell may hold.
-    fn allowed(&self) -> String {
-        match &self.content {
-            Content::Model => "a preset, a config.json or an architecture as JSON".to_owned(),
-            Content::Gpu => {
-                let names: Vec<&str> = Gpu::all().iter().map(|gpu| &*gpu.name).collect();
-                let described = "or one that the file or --model describes";
-                format!("{}, {described}", names.join(", "))
-            }
-            Content::Dimension(dimension) => {
-                let range = dimension.range();
-                format!("a whole number from {} to {}", range.start(), range.end())
-            }
-            Content::Name { names, .. } => names.join(", "),
-            Content::Text { .. } => "a text".to_owned(),
-            Content::Flag { .. } => "true or false".to_owned(),
-            Content::Whole { .. } => format!("a whole number from 1 to {LARGEST}"),
-            Content::Real { .. } => "a number above 0".to_owned(),
-        }
-    }
-
     fn refuse(&self, place: &str, value: impl fmt::Display) -> Error {
-        Error::field(place, self.name, value, &self.allowed())
+        Error::field(place, &self.name, value, &self.allowed)
     }
 }
 
 /// Every column as a Markdown table, as `docs/runs.md` holds it.
 pub fn columns_markdown() -> String {
     let mut table = "| column | meaning | holds |\n| --- | --- | --- |\n".to_owned();
-    for column in &COLUMNS {
-        let holds = match column.content {
-            Content::Model | Content::Gpu => "a text; in every row".to_owned(),
-            _ if NEEDED.contains(&column.name) => format!("{}; in every row", column.allowed()),
-            _ => column.allowed(),
+    for Column {
+        name,
+        meaning,
+        allowed,
+        content,
+    } in COLUMNS.iter()
+    {
+        let holds = match content {
+            Content::Model | Content::Gpu => "a text",
+            _ => allowed,
         };
-        table += &format!("| `{}` | {} | {holds} |\n", column.name, column.meaning);
+        let always = if NEEDED.contains(&name.as_str()) {
+            "; in every row"
+        } else {
+            ""
+        };
+        table += &format!("| `{name}` | {meaning} | {holds}{always} |\n");
     }
     table
 }
@@ -345,7 +334,8 @@ pub fn columns_markdown() -> String {
 /// The column of this name, or the names that are allowed.
 fn known(name: &str) -> Result<&'static Column, String> {
     let found = COLUMNS.iter().find(|column| column.name == name);
-    found.ok_or_else(|| COLUMNS.each_ref().map(|column| column.name).join(", "))
+    let names = COLUMNS.iter().map(|column| column.name.as_str());
+    found.ok_or_else(|| names.collect::<Vec<_>>().join(", "))
 }
 
 /// The columns that a file has, in its order.
@@ -451,7 +441,7 @@ fn run(
     let mut run = Run::measured(gpu, architecture, Workload::train(1, 1), Seconds::ZERO);
     for (column, text) in columns.iter().zip(cells) {
         if !text.is_empty() && column.set(&mut run, text).is_none() {
-            return Err(refused(column.name, text));
+            return Err(refused(&column.name, text));
         }
     }
     match run.workload.mode {
@@ -521,17 +511,18 @@ fn model_text(architecture: &Architecture) -> String {
 /// describes GPUs that `data/gpus` does not know.
 pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
     check_target(path)?;
-    let models: Vec<String> = runs.iter().map(|run| model_text(&run.architecture)).collect();
-    let cell = |column: usize, row: usize| COLUMNS[column].get(&runs[row], &models[row]);
+    let written: Vec<Written<'_>> = runs.iter().map(Written::new).collect();
+    let cell = |column: usize, row: usize| COLUMNS[column].get(&written[row]);
     let content = match is_csv(path) {
         true => encode_csv(runs.len(), cell).map_err(|error| error.to_string()),
         false => {
             let gpus = runs.iter().map(|run| &*run.gpu);
-            let fields = COLUMNS.each_ref().map(|column| Field {
-                name: column.name,
+            let fields = COLUMNS.iter().map(|column| Field {
+                name: &column.name,
                 kind: column.kind(),
-                may_be_null: !NEEDED.contains(&column.name),
+                may_be_null: !NEEDED.contains(&column.name.as_str()),
             });
+            let fields: Vec<Field<'_>> = fields.collect();
             write::encode(&fields, descriptions(gpus), runs.len(), cell).map_err(|error| error.to_string())
         }
     };
@@ -541,7 +532,7 @@ pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
 
 fn encode_csv<'a>(rows: usize, cell: impl Fn(usize, usize) -> Option<Cell<'a>>) -> csv::Result<Vec<u8>> {
     let mut table = csv::Writer::from_writer(Vec::new());
-    table.write_record(COLUMNS.iter().map(|column| column.name))?;
+    table.write_record(COLUMNS.iter().map(|column| &column.name))?;
     for row in 0..rows {
         let cells = (0..COLUMNS.len()).map(|column| cell(column, row));
         table.write_record(cells.map(|cell| cell.map(|cell| cell.to_string()).unwrap_or_default()))?;

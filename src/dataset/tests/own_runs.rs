@@ -1,14 +1,14 @@
 //! Runs of our own schema: written, read back and refused.
 
 use super::runs::{counts, numbers, read, texts};
-use crate::arch::{Architecture, Preset, Recipe, Recompute, Workload};
+use crate::arch::{Architecture, BaseDtype, Loss, Offload, Optimizer, Preset, Recipe, Recompute, Targets, Workload};
 use crate::dataset::losses::read_losses;
 use crate::dataset::runs::{Measure, Publisher, Run, Serving, columns_markdown, read_runs, read_runs_of, write_runs};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
 
-/// A run of each of the forms that the schema has: a training step, a model of one's own, a served token.
+/// A run of each of the forms that the schema has: training steps, a model of one's own, a served token.
 fn own_runs() -> Vec<Run> {
     let llama = &Preset::find("llama-3-8b").unwrap().architecture;
     let gpu = |name| Gpu::find(name).unwrap();
@@ -30,6 +30,15 @@ fn own_runs() -> Vec<Run> {
         microbatches: 8,
         ..Workload::train(2, 4096)
     };
+    let tuned = Workload {
+        lora: 16,
+        lora_targets: Targets::ATTENTION,
+        base_dtype: BaseDtype::Nf4,
+        optimizer: Optimizer::AdamW8bit,
+        loss: Loss::Fused,
+        offload: Offload::Activations,
+        ..Workload::train(1, 2048)
+    };
     let seconds = Seconds::from_secs;
     let step = |gpu, arch, work, time| Run::step(Publisher::Native, gpu, arch, work, seconds(time));
     vec![
@@ -40,6 +49,7 @@ fn own_runs() -> Vec<Run> {
             ..step(gpu("b200"), llama.clone(), train, 1.0 / 3.0)
         },
         step(gpu("h100"), own, Workload::prefill(1, 77), 0.002),
+        step(gpu("rtx4090"), llama.clone(), tuned, 1.25),
         Run {
             measure: Measure::Tpot,
             serving: Some(Serving {
@@ -116,6 +126,12 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
         ("tp", "two", ["row 1: `tp` is `two`", "a whole number from 1"]),
         ("tp", "7", ["row 1: `tp` is 7", "a divisor of heads = 32"]),
         ("dtype", "int3", ["row 1: `dtype` is `int3`", "bf16"]),
+        ("lora", "-1", ["row 1: `lora` is `-1`", "a whole number from 0"]),
+        (
+            "lora_targets",
+            "knees",
+            ["row 1: `lora_targets` is `knees`", "all-linear"],
+        ),
         (
             "measure",
             "ttft",
