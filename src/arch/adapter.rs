@@ -3,7 +3,7 @@
 //! An adapter of rank `r` beside a map from `m` to `n` has a map from `m` to `r` and one from `r` to `n`. Maps that this program
 //! runs as one GEMM (queries, keys and values; gate and up) have an adapter each, as PEFT gives them.
 
-use super::layer::{Linear, Shards, StageLayers, rank_kv_heads};
+use super::layer::{Linear, Shards, StageLayers};
 use super::params::{rank_expert_parameters, rank_linears, rank_parameters};
 use super::stored::Packing;
 use super::{Architecture, MlpKind, Role, Workload};
@@ -97,14 +97,14 @@ impl Targets {
         "all-linear, attention, mlp, or a list of q, k, v, o, gate, up, down, qkv, gate_up, router and head";
 
     /// The outputs of the adapters beside a linear map of one rank; empty if it has none.
-    pub(super) fn outputs(self, arch: &Architecture, work: &Workload, linear: &Linear) -> impl Iterator<Item = u64> {
+    pub(super) fn outputs(self, arch: &Architecture, linear: &Linear) -> impl Iterator<Item = u64> {
         let all = linear.outputs;
         let gated = arch.mlp.kind == MlpKind::Swiglu;
         let has = move |of: u16| self.0 & if gated { of } else { of & !(GATE | GATE_UP) } != 0;
         let parts = match linear.role {
             Role::Qkv if self.0 & QKV == 0 => {
-                let keys = rank_kv_heads(arch, work.tp) * arch.head_dim;
-                [(Q, all - 2 * keys), (K, keys), (V, keys)]
+                let [keys, values] = linear.keys_values;
+                [(Q, all - keys - values), (K, keys), (V, values)]
             }
             Role::MlpUp | Role::SharedUp | Role::ExpertsUp if gated && self.0 & GATE_UP == 0 => {
                 [(GATE, all / 2), (UP, all / 2), (0, 0)]
@@ -113,7 +113,7 @@ impl Targets {
         };
         parts
             .into_iter()
-            .filter(move |(of, _)| has(*of))
+            .filter(move |(of, outputs)| has(*of) && *outputs > 0)
             .map(|(_, outputs)| outputs)
     }
 
@@ -224,7 +224,7 @@ impl Workload {
         } else {
             Targets(0)
         };
-        targets.outputs(arch, self, linear)
+        targets.outputs(arch, linear)
     }
 
     /// Whether training keeps the inputs of linear maps of this role: for the gradients of their weights or of adapters.

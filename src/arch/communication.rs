@@ -120,21 +120,23 @@ fn context_parallel(
     if work.cp == 1 {
         return;
     }
-    let heads = match arch.mla {
-        Some(_) => rank_heads(arch, work.tp),
-        None => rank_kv_heads(arch, work.tp),
-    };
-    let width = heads * (arch.head_dim + arch.value_dim());
-    let bytes = work.rank_tokens() * width * work.activation_dtype().size();
-    let op = collective(CollectiveKind::SendReceive, bytes, work.context_group());
-    let times = stage.layers * (work.cp - 1) * work.microbatches;
-    push(Role::ContextParallel, Phase::Forward, op, times);
-    if work.recompute == Recompute::Full {
-        let again = stage.recomputed(work, times);
-        push(Role::ContextParallel, Phase::Recompute, op, again);
-    }
-    if work.trains() {
-        push(Role::ContextParallel, Phase::Backward, op, 2 * times);
+    for (arch, part) in stage.parts(arch) {
+        let heads = match arch.mla {
+            Some(_) => rank_heads(&arch, work.tp),
+            None => rank_kv_heads(&arch, work.tp),
+        };
+        let width = heads * (arch.head_dim + arch.value_dim());
+        let bytes = work.rank_tokens() * width * work.activation_dtype().size();
+        let op = collective(CollectiveKind::SendReceive, bytes, work.context_group());
+        let times = part.attention() * (work.cp - 1) * work.microbatches;
+        push(Role::ContextParallel, Phase::Forward, op, times);
+        if work.recompute == Recompute::Full {
+            let again = stage.recomputed(work, times);
+            push(Role::ContextParallel, Phase::Recompute, op, again);
+        }
+        if work.trains() {
+            push(Role::ContextParallel, Phase::Backward, op, 2 * times);
+        }
     }
 }
 

@@ -260,6 +260,11 @@ impl Dimension {
 
     /// What follows along when the dimension becomes `value`, which is not written yet.
     fn follow(self, arch: &mut Architecture, value: u64) -> Result<()> {
+        let now = self.get(arch, &Workload::train(1, 1));
+        if !arch.kinds.is_empty() && self.exists_in(arch) && self != Self::Vocab && value != now {
+            let allowed = format!("{now}, as layers of other shapes would not follow");
+            return Err(Error::field(arch.place(), self.field(), value, &allowed));
+        }
         match self {
             Self::Layers => {
                 let before = arch.layers;

@@ -5,8 +5,9 @@
 //! arXiv 1909.08053); routers, latent down-projections and norms are replicated.
 
 use super::step::Role;
-use super::{Architecture, LinearLayers, NormPlacement, QkNorm, Workload};
+use super::{Architecture, KeyValues, LinearLayers, NormPlacement, QkNorm, Workload};
 use crate::ops::Recurrence;
+use std::borrow::Cow;
 
 /// A linear map of one layer, already divided among the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +21,19 @@ pub(super) struct Linear {
     pub bias: u64,
     /// Independent copies: the routed experts of a layer, else 1.
     pub members: u64,
+    /// Of the outputs, those that are keys and those that are values beside queries.
+    pub keys_values: [u64; 2],
 }
 
 impl Linear {
-    fn new(role: Role, inputs: u64, outputs: u64, bias: bool) -> Self {
+    pub fn new(role: Role, inputs: u64, outputs: u64, bias: bool) -> Self {
         Self {
             role,
             inputs,
             outputs,
             bias: if bias { outputs } else { 0 },
             members: 1,
+            keys_values: [0; 2],
         }
     }
 
@@ -49,6 +53,15 @@ pub(super) fn rank_kv_heads(arch: &Architecture, tp: u64) -> u64 {
     (arch.kv_heads / tp).max(1)
 }
 
+/// Widths of the keys and of the values of a token on one rank, and in the cache; 0 where they are those of an earlier layer.
+pub(super) fn keys_values(arch: &Architecture, tp: u64) -> [u64; 2] {
+    let heads = match arch.key_values {
+        KeyValues::Earlier => 0,
+        KeyValues::One | KeyValues::Two => rank_kv_heads(arch, tp),
+    };
+    [heads * arch.head_dim, heads * arch.value_dim()]
+}
+
 /// Vocabulary rows on one rank, padded up to equal shares.
 pub(super) fn rank_vocab(arch: &Architecture, tp: u64) -> u64 {
     arch.vocab.div_ceil(tp)
@@ -60,10 +73,20 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<I
     let (hidden, biases) = (arch.hidden, arch.biases);
     let inputs = match arch.mla {
         None => {
-            let gate = if arch.output_gate { heads } else { 0 };
-            let width = (heads + gate + 2 * rank_kv_heads(arch, tp)) * arch.head_dim;
+            let per_element = if arch.output_gate { heads } else { 0 };
+            let per_head = if arch.head_gate { heads } else { 0 };
+            let [keys, values] = keys_values(arch, tp);
+            let keys_values = match arch.key_values {
+                KeyValues::Two => [keys, values],
+                KeyValues::One => [keys, 0],
+                KeyValues::Earlier => [0; 2],
+            };
+            let width = (heads + per_element) * arch.head_dim + per_head + keys_values.into_iter().sum::<u64>();
             [
-                Some(Linear::new(Role::Qkv, hidden, width, biases.qkv)),
+                Some(Linear {
+                    keys_values,
+                    ..Linear::new(Role::Qkv, hidden, width, biases.qkv)
+                }),
                 None,
                 None,
                 None,
@@ -233,10 +256,11 @@ pub(super) fn moe_linears(arch: &Architecture, shards: Shards) -> Vec<Linear> {
     linears
 }
 
-/// Weights of the gate of the shared experts in one layer: a dot product with each token, which is no GEMM.
-pub(super) fn shared_gate_parameters(arch: &Architecture) -> u64 {
-    let gated = arch.moe.is_some_and(|moe| moe.shared_gate);
-    if gated { arch.hidden } else { 0 }
+/// Weights of a layer with experts that are of no linear map: its further norms, and the gate of its shared experts, a dot
+/// product with each token.
+pub(super) fn moe_vectors(arch: &Architecture) -> u64 {
+    arch.moe
+        .map_or(0, |moe| (moe.norms + u64::from(moe.shared_gate)) * arch.hidden)
 }
 
 /// Norms over the whole hidden width per layer, one where a layer is one block.
@@ -253,8 +277,9 @@ pub(super) fn hidden_norms(arch: &Architecture) -> u64 {
 pub(super) fn attention_norm_width(arch: &Architecture, tp: u64) -> u64 {
     let qk = match arch.norm.qk {
         QkNorm::None => 0,
+        QkNorm::Head if arch.key_values == KeyValues::Earlier => arch.head_dim,
         QkNorm::Head => 2 * arch.head_dim,
-        QkNorm::Full => (rank_heads(arch, tp) + rank_kv_heads(arch, tp)) * arch.head_dim,
+        QkNorm::Full => rank_heads(arch, tp) * arch.head_dim + keys_values(arch, tp)[0],
     };
     let latent = arch
         .mla
@@ -290,6 +315,8 @@ pub(super) struct StageLayers {
     /// Of those with softmax attention the ones that have an index of their own.
     pub indexed: u64,
     pub linear: u64,
+    /// Stages of the pipeline.
+    stages: u64,
     /// Whether embedding and head each take the place of one layer, so that the last stage has one layer less.
     pub head_is_a_layer: bool,
 }
@@ -304,6 +331,7 @@ impl StageLayers {
         windowed: 0,
         indexed: 0,
         linear: 0,
+        stages: 1,
         head_is_a_layer: false,
     };
 
@@ -328,12 +356,49 @@ impl StageLayers {
         } else {
             arch.layers.div_ceil(pp)
         };
+        let whole = Self {
+            layers,
+            stages: pp,
+            head_is_a_layer,
+            ..Self::NONE
+        };
+        if arch.kinds.is_empty() {
+            return whole.of_part(arch, layers);
+        }
+        whole.parts(arch).fold(whole, |sum, (_, part)| Self {
+            dense: sum.dense + part.dense,
+            moe: sum.moe + part.moe,
+            full_attention: sum.full_attention + part.full_attention,
+            windowed: sum.windowed + part.windowed,
+            indexed: sum.indexed + part.indexed,
+            linear: sum.linear + part.linear,
+            ..sum
+        })
+    }
+
+    /// The parts of the model with the layers that the stage runs of each: as many as its share of all layers, rounded so that
+    /// their sum is that of the stage.
+    pub fn parts(self, arch: &Architecture) -> impl Iterator<Item = (Cow<'_, Architecture>, Self)> {
+        let until = move |layers: u64| (layers * self.layers).div_ceil(arch.layers);
+        let mut before = 0;
+        arch.parts().map(move |part| {
+            let layers = until(before + part.layers) - until(before);
+            before += part.layers;
+            let stage = self.of_part(&part, layers);
+            (part, stage)
+        })
+    }
+
+    /// A stage with so many layers of a model whose layers are of one kind.
+    fn of_part(self, arch: &Architecture, layers: u64) -> Self {
+        let pp = self.stages;
         let attention = match arch.attention_layers() {
             all if all == arch.layers => layers,
             some => some.div_ceil(pp).min(layers),
         };
         let with_mlp = match arch.mlp_layers {
             None => layers,
+            Some(alone) if alone == arch.layers => layers,
             Some(alone) => alone.div_ceil(pp).min(layers - attention),
         };
         let interval = arch.moe.map_or(1, |moe| moe.interval);
@@ -352,7 +417,7 @@ impl StageLayers {
                 None => layers - attention,
                 Some(_) => layers - attention - with_mlp,
             },
-            head_is_a_layer,
+            ..self
         }
     }
 

@@ -42,7 +42,7 @@
 //! end, where all gradients of weights live; and the update. Gradients live at the loss only where they accumulate over
 //! micro-batches or a framework allocates them first.
 
-use super::layer::{Shards, StageLayers, attention_linears, hidden_norms, rank_kv_heads, rank_linear, rank_vocab};
+use super::layer::{Shards, StageLayers, attention_linears, hidden_norms, keys_values, rank_linear, rank_vocab};
 use super::optimizer::{further_bytes_of_edges, state_bytes};
 use super::params::{rank_linears, rank_parameters};
 use super::{
@@ -540,11 +540,14 @@ pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
 /// Bytes kept by all layers of a stage for `in_flight` micro-batches.
 fn kept_activations(arch: &Architecture, work: &Workload, stage: StageLayers, in_flight: f64) -> f64 {
     let scores = matches!(work.recompute, Recompute::None | Recompute::LatentUp);
-    let mut layers = stage.layers as f64 * residual_activations(arch, work)
-        + stage.attention() as f64 * attention_activations(arch, work, scores)
-        + stage.linear as f64 * linear_activations(arch, work)
-        + stage.dense as f64 * mlp_activations(arch, work, false)
-        + stage.moe as f64 * mlp_activations(arch, work, true);
+    let parts = stage.parts(arch).map(|(arch, stage)| {
+        stage.layers as f64 * residual_activations(&arch, work)
+            + stage.attention() as f64 * attention_activations(&arch, work, scores)
+            + stage.linear as f64 * linear_activations(&arch, work)
+            + stage.dense as f64 * mlp_activations(&arch, work, false)
+            + stage.moe as f64 * mlp_activations(&arch, work, true)
+    });
+    let mut layers: f64 = parts.sum();
     if work.recompute == Recompute::Operators {
         layers *= KEPT_OF_OPERATORS;
     }
@@ -565,19 +568,26 @@ fn layer_input(arch: &Architecture, work: &Workload) -> u64 {
 
 /// Bytes the largest layer of a stage keeps for one micro-batch; `scores` says whether unfused scores are kept.
 fn layer_activations(arch: &Architecture, work: &Workload, stage: StageLayers, scores: bool) -> f64 {
-    let mut mixer: f64 = 0.0;
-    if stage.attention() > 0 {
-        mixer = attention_activations(arch, work, scores);
-    }
-    if stage.linear > 0 {
-        mixer = mixer.max(linear_activations(arch, work));
-    }
-    let mlp = mlp_activations(arch, work, stage.moe > 0);
-    let block = match arch.mlp_layers {
-        Some(_) => mixer.max(mlp),
-        None => mixer + mlp,
-    };
-    residual_activations(arch, work) + block
+    let parts = stage.parts(arch).filter(|(_, stage)| stage.layers > 0);
+    let layers = parts.map(|(arch, stage)| {
+        let mut mixer: f64 = 0.0;
+        if stage.attention() > 0 {
+            mixer = attention_activations(&arch, work, scores);
+        }
+        if stage.linear > 0 {
+            mixer = mixer.max(linear_activations(&arch, work));
+        }
+        let mlp = match stage.with_mlp() {
+            0 => 0.0,
+            _ => mlp_activations(&arch, work, stage.moe > 0),
+        };
+        let block = match arch.mlp_layers {
+            Some(_) => mixer.max(mlp),
+            None => mixer + mlp,
+        };
+        residual_activations(&arch, work) + block
+    });
+    layers.fold(0.0, f64::max)
 }
 
 /// Bytes of an input of a linear map: fp8 training keeps it as it is multiplied.
@@ -640,12 +650,12 @@ fn attention_activations(arch: &Architecture, work: &Workload, scores: bool) -> 
     let tokens = work.rank_tokens() as f64;
     let wide = work.activation_dtype().size() as f64;
     let heads = (arch.heads / work.tp) as f64;
-    let kv_heads = rank_kv_heads(arch, work.tp) as f64;
     let (key_dim, value_dim) = (arch.head_dim as f64, arch.value_dim() as f64);
-    let (queries, keys) = (heads * key_dim, kv_heads * key_dim);
+    let queries = heads * key_dim;
+    let [keys, values] = keys_values(arch, work.tp).map(|width| width as f64);
     let mut attention = heads * value_dim;
     if recomputed(work) != Recompute::LatentUp || arch.mla.is_none() {
-        attention += queries + keys + kv_heads * value_dim;
+        attention += queries + keys + values;
     }
     if arch.norm.qk != QkNorm::None {
         attention += queries + keys;
@@ -682,10 +692,10 @@ fn linear_activations(arch: &Architecture, work: &Workload) -> f64 {
 /// the residual stream on both sides.
 fn flowing_gradients(arch: &Architecture, work: &Workload) -> f64 {
     let copies = (arch.mlp.kind.up_factor() + 1) as f64;
-    let inner = match arch.moe {
-        Some(moe) => moe.top_k * moe.d_ff + moe.shared_d_ff,
-        None => arch.mlp.d_ff,
-    };
+    let widths = arch
+        .parts()
+        .map(|part| part.moe.map_or(part.mlp.d_ff, |moe| moe.active_width()));
+    let inner = widths.max().unwrap_or(0);
     let inner = work.rank_tokens() as f64 * copies * inner as f64 / work.tp as f64;
     let residual = (2 * work.residual_rows() * arch.hidden) as f64;
     (inner + residual) * work.activation_dtype().size() as f64
@@ -715,7 +725,9 @@ fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
             let visit = inner_copies * (moe.d_ff / ranks) as f64 + gathered;
             let visits = (moe.top_k * ranks) as f64 / work.tp as f64;
             let shared = inner_copies * (moe.shared_d_ff / work.tp) as f64;
-            visits * visit + shared + moe.experts as f64
+            // What a further norm takes, and what it gives.
+            let norms = (2 * moe.norms * arch.hidden) as f64;
+            visits * visit + shared + moe.experts as f64 + norms
         }
     };
     tokens * mlp * wide
@@ -723,14 +735,17 @@ fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
 
 /// Bytes of the cache for all sequences of all micro-batches, new tokens included.
 fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
-    let width = match arch.mla {
-        Some(mla) => mla.kv_lora_rank + mla.qk_rope,
-        None => 2 * rank_kv_heads(arch, work.tp) * arch.head_dim,
-    };
-    let window = arch.window.map_or(u64::MAX, |window| window.size);
-    let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window);
+    let rows = stage.parts(arch).map(|(arch, stage)| {
+        let width = match arch.mla {
+            Some(mla) => mla.kv_lora_rank + mla.qk_rope,
+            None => keys_values(&arch, work.tp).into_iter().sum(),
+        };
+        let window = arch.window.map_or(u64::MAX, |window| window.size);
+        let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window);
+        rows as f64 * width as f64
+    });
     let sequences = (work.batch * work.microbatches) as f64;
-    let cached = rows as f64 * width as f64 * work.cache_dtype().size() as f64;
+    let cached = rows.sum::<f64>() * work.cache_dtype().size() as f64;
     let states = arch.linear.map_or(0.0, |linear| {
         let linear = rank_linear(&linear, work.tp);
         let state = linear.kind.map_or(0, |_| linear.values() * linear.head_dim) as f64 * STATE_BYTES;

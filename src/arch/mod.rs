@@ -11,6 +11,7 @@ mod dimension;
 
 mod validate;
 
+mod kinds;
 mod layer;
 
 mod params;
@@ -37,6 +38,7 @@ mod config;
 pub use adapter::{BaseDtype, Targets};
 pub use config::{Stated, config_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
+pub use kinds::LayerKind;
 pub use lowering::lower;
 pub use memory::{HostTraffic, MemoryUse, MemoryVerdict, Peak, Practice, host_traffic, memory_use};
 pub use optimizer::Optimizer;
@@ -108,6 +110,18 @@ pub struct Architecture {
     /// A gate as wide as the attention output multiplies it (Qwen3-Next).
     #[serde(default)]
     pub output_gate: bool,
+    /// One number a query head multiplies the attention output of that head (Step-3.5, Laguna).
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub head_gate: bool,
+    /// Width of a value head, where it is not that of a key head and attention is not latent (MiMo-V2-Flash).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_head_dim: Option<u64>,
+    /// What gives keys and values.
+    #[serde(default, skip_serializing_if = "KeyValues::is_usual")]
+    pub key_values: KeyValues,
+    /// Layers of other shapes; `layers` counts them, the fields above describe the others alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<LayerKind>,
     /// What the config says beyond the shape.
     #[serde(skip)]
     pub stated: Stated,
@@ -243,6 +257,36 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// What gives the keys and values of a layer with attention.
+    #[derive(Default)]
+    KeyValues {
+        /// A projection each.
+        #[default]
+        Two = "two",
+        /// One projection: values are the keys before norm and rotation (Gemma 4).
+        One = "one",
+        /// An earlier layer: there is neither a projection nor a cache (Gemma 3n).
+        Earlier = "earlier",
+    }
+}
+
+impl KeyValues {
+    fn is_usual(&self) -> bool {
+        *self == Self::Two
+    }
+}
+
+/// Whether a count says nothing.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Whether a flag says nothing.
+fn is_off(flag: &bool) -> bool {
+    !flag
+}
+
 /// Which parts carry a bias vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -308,6 +352,9 @@ pub struct Moe {
     /// Super); absent, experts take the residual stream.
     #[serde(default)]
     pub latent: Option<u64>,
+    /// Norms of the residual stream that a layer with experts has more than one without, scales of its router counted (Gemma 4).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub norms: u64,
 }
 
 impl Moe {
@@ -318,6 +365,12 @@ impl Moe {
     /// Width of the tokens that experts take.
     pub fn routed_width(&self, hidden: u64) -> u64 {
         self.latent.unwrap_or(hidden)
+    }
+
+    /// Whether a layer, counted from 0, has experts.
+    pub fn is_in(&self, layer: u64) -> bool {
+        let behind = layer.checked_sub(self.dense_layers);
+        behind.is_some_and(|behind| (behind + 1).is_multiple_of(self.interval))
     }
 
     /// Inner width that a token meets: that of the experts it visits and of the shared ones.
@@ -445,6 +498,10 @@ impl Architecture {
             linear: None,
             mlp_layers: None,
             output_gate: false,
+            head_gate: false,
+            value_head_dim: None,
+            key_values: KeyValues::Two,
+            kinds: Vec::new(),
             stated: Stated::default(),
         }
     }
@@ -467,12 +524,13 @@ impl Architecture {
 
     /// Width of a value head.
     pub fn value_dim(&self) -> u64 {
-        self.mla.map_or(self.head_dim, |mla| mla.v_head_dim)
+        self.mla
+            .map_or(self.value_head_dim.unwrap_or(self.head_dim), |mla| mla.v_head_dim)
     }
 
     /// Layers that hold an MLP or a mixture of experts.
     pub fn layers_with_mlp(&self) -> u64 {
-        self.mlp_layers.unwrap_or(self.layers)
+        self.sum(|part| part.mlp_layers.unwrap_or(part.layers))
     }
 
     /// Layers with linear attention.
@@ -482,14 +540,18 @@ impl Architecture {
 
     /// Layers with softmax attention; 0 if more layers are something else than there are, which is not valid.
     pub fn attention_layers(&self) -> u64 {
-        let others = self.linear_layers() + self.mlp_layers.unwrap_or(0);
-        self.layers.saturating_sub(others)
+        self.sum(|part| {
+            let others = part.linear_layers() + part.mlp_layers.unwrap_or(0);
+            part.layers.saturating_sub(others)
+        })
     }
 
     /// Layers that hold a mixture of experts; 0 if more layers are dense than there are, which is not valid.
     pub fn moe_layers(&self) -> u64 {
-        self.moe.map_or(0, |moe| {
-            self.layers_with_mlp().saturating_sub(moe.dense_layers) / moe.interval
+        self.sum(|part| {
+            let with_mlp = part.mlp_layers.unwrap_or(part.layers);
+            part.moe
+                .map_or(0, |moe| with_mlp.saturating_sub(moe.dense_layers) / moe.interval)
         })
     }
 

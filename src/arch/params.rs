@@ -6,8 +6,7 @@
 
 use super::layer::{
     Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms, index_linears,
-    linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, rank_vocab,
-    shared_gate_parameters, sinks,
+    linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, moe_vectors, rank_vocab, sinks,
 };
 use super::{Architecture, NormKind, NormPlacement, Positions, Role};
 
@@ -53,20 +52,18 @@ pub(super) fn rank_parameters(
 /// The linear maps on one rank of a stage, and how many layers have each; a head of its own is one of one layer.
 pub(super) fn rank_linears(arch: &Architecture, shards: Shards, stage: StageLayers, last: bool) -> Vec<(Linear, u64)> {
     let tp = shards.tp;
-    let head = Linear {
-        role: Role::Logits,
-        inputs: arch.hidden,
-        outputs: rank_vocab(arch, tp),
-        bias: 0,
-        members: 1,
-    };
+    let head = Linear::new(Role::Logits, arch.hidden, rank_vocab(arch, tp), false);
     let head = (last && !arch.tied_embeddings).then_some(head);
     let of = |linears: Vec<Linear>, layers| linears.into_iter().map(move |linear| (linear, layers));
-    of(attention_linears(arch, tp).collect(), stage.attention())
-        .chain(of(index_linears(arch), stage.indexed))
-        .chain(of(linear_attention_linears(arch, tp), stage.linear))
-        .chain(of(mlp_linears(arch, tp).to_vec(), stage.dense))
-        .chain(of(moe_linears(arch, shards), stage.moe))
+    stage
+        .parts(arch)
+        .flat_map(|(arch, stage)| {
+            of(attention_linears(&arch, tp).collect(), stage.attention())
+                .chain(of(index_linears(&arch), stage.indexed))
+                .chain(of(linear_attention_linears(&arch, tp), stage.linear))
+                .chain(of(mlp_linears(&arch, tp).to_vec(), stage.dense))
+                .chain(of(moe_linears(&arch, shards), stage.moe))
+        })
         .chain(head.map(|head| (head, 1)))
         .filter(|(_, layers)| *layers > 0)
         .collect()
@@ -94,22 +91,25 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
         };
         copies * linear.inputs * linear.outputs
     };
-    let moe_layers = arch.moe_layers();
-    let index = arch.index.map_or(0, |index| index.layers);
-    let layers = index * total(index_linears(arch), weights)
-        + arch.attention_layers() * total(attention_linears(arch, 1), weights)
-        + arch.linear_layers() * total(linear_attention_linears(arch, 1), weights)
-        + (arch.layers_with_mlp() - moe_layers) * total(mlp_linears(arch, 1), weights)
-        + moe_layers * total(moe_linears(arch, Shards::WHOLE), weights);
+    let layers = arch.sum(|arch| {
+        let moe_layers = arch.moe_layers();
+        mixer_total(arch, weights)
+            + (arch.layers_with_mlp() - moe_layers) * total(mlp_linears(arch, 1), weights)
+            + moe_layers * total(moe_linears(arch, Shards::WHOLE), weights)
+    });
     (layers, arch.hidden * arch.vocab)
 }
 
 /// Weights of the linear maps of attention of either kind in all layers, without biases.
 pub fn attention_weights(arch: &Architecture) -> u64 {
-    let weights = |linear: Linear| linear.members * linear.inputs * linear.outputs;
-    arch.index.map_or(0, |index| index.layers) * total(index_linears(arch), weights)
-        + arch.attention_layers() * total(attention_linears(arch, 1), weights)
-        + arch.linear_layers() * total(linear_attention_linears(arch, 1), weights)
+    arch.sum(|arch| mixer_total(arch, |linear| linear.members * linear.inputs * linear.outputs))
+}
+
+/// The sum over the linear maps of attention of either kind, in layers of one shape, of a count of each.
+fn mixer_total(arch: &Architecture, count: impl Fn(Linear) -> u64) -> u64 {
+    arch.index.map_or(0, |index| index.layers) * total(index_linears(arch), &count)
+        + arch.attention_layers() * total(attention_linears(arch, 1), &count)
+        + arch.linear_layers() * total(linear_attention_linears(arch, 1), count)
 }
 
 /// The sum over linear maps of a count of each.
@@ -142,6 +142,16 @@ fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
 }
 
 fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> u64 {
+    match arch.kinds.is_empty() {
+        true => part_parameters(arch, shards, stage),
+        false => {
+            let parts = stage.parts(arch);
+            parts.map(|(part, stage)| part_parameters(&part, shards, stage)).sum()
+        }
+    }
+}
+
+fn part_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> u64 {
     let tp = shards.tp;
     let parameters = |linear: Linear| linear.parameters();
     let attention = total(attention_linears(arch, tp), parameters) + sinks(arch, tp);
@@ -154,7 +164,7 @@ fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> 
         + stage.indexed * (total(index_linears(arch), parameters) + index_norm)
         + stage.linear * linear_attention_parameters(arch, tp)
         + stage.dense * (total(mlp_linears(arch, tp), parameters) + activation)
-        + stage.moe * (total(moe_linears(arch, shards), parameters) + shared_gate_parameters(arch))
+        + stage.moe * (total(moe_linears(arch, shards), parameters) + moe_vectors(arch))
 }
 
 fn norm_parameters(arch: &Architecture, width: u64) -> u64 {

@@ -18,6 +18,9 @@ impl Architecture {
         if self.name.contains(char::is_control) {
             return self.refuse("name", "with control characters", "text without them");
         }
+        if !self.kinds.is_empty() {
+            return self.validate_kinds();
+        }
         self.validate_dimensions()?;
         if !self.heads.is_multiple_of(self.kv_heads) {
             let allowed = format!("a divisor of heads = {}", self.heads);
@@ -35,7 +38,7 @@ impl Architecture {
             self.within("window.layers", window.layers, 1, self.layers)?;
         }
         if let Some(alone) = self.mlp_layers {
-            self.within("mlp_layers", alone, 1, self.layers)?;
+            self.within("mlp_layers", alone, 0, self.layers)?;
         }
         self.validate_linear()?;
         self.validate_moe()?;
@@ -131,7 +134,7 @@ impl Architecture {
         self.within("index.layers", index.layers, 1, self.attention_layers())
     }
 
-    fn within(&self, field: &str, value: u64, least: u64, most: u64) -> Result<()> {
+    pub(super) fn within(&self, field: &str, value: u64, least: u64, most: u64) -> Result<()> {
         if (least..=most).contains(&value) {
             return Ok(());
         }

@@ -466,7 +466,7 @@ impl Workload {
             return fail(field, value, &allowed);
         }
         self.validate_mode(arch)?;
-        self.validate_ranks(arch)
+        arch.parts().try_for_each(|part| self.validate_ranks(&part))
     }
 
     fn validate_mode(&self, arch: &Architecture) -> Result<()> {

@@ -163,10 +163,11 @@ impl Profile {
         // A token meets the mean of dense and expert layers.
         let moe_layers = arch.moe_layers();
         let of_experts = arch.moe.map_or(0, |moe| moe_layers * moe.active_width());
-        let inner = (arch.layers_with_mlp() - moe_layers) * arch.mlp.d_ff + of_experts;
+        let dense = |part: &Architecture| (part.layers_with_mlp() - part.moe_layers()) * part.mlp.d_ff;
+        let inner = arch.parts().map(|part| dense(&part)).sum::<u64>() + of_experts;
         let attention = attention_weights(arch) / arch.hidden;
         // Layers that mix tokens: all, but where a layer is one block.
-        let mixers = arch.layers - arch.mlp_layers.unwrap_or(0);
+        let mixers = arch.attention_layers() + arch.linear_layers();
         Self {
             size: Size {
                 layers: arch.layers as f64,

@@ -1,7 +1,6 @@
 //! An architecture on the wire, for every document that proposes one.
 
-use crate::arch::Architecture;
-use crate::arch::parameters;
+use crate::arch::{Architecture, LayerKind, parameters};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -58,6 +57,9 @@ pub struct ArchitectureShape {
     /// Width of the key/value latent, in elements; absent without latent attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_lora_rank: Option<u64>,
+    /// Layers of other shapes; what is above describes the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<LayerKind>,
 }
 
 impl ArchitectureShape {
@@ -115,6 +117,7 @@ impl From<&Architecture> for ArchitectureShape {
                 .map(|linear| linear.kind.map_or("short_convolution", |kind| kind.name())),
             linear_layers: arch.linear.map(|linear| linear.layers),
             kv_lora_rank: arch.mla.map(|mla| mla.kv_lora_rank),
+            kinds: arch.kinds.clone(),
         }
     }
 }

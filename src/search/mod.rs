@@ -270,10 +270,20 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
 /// A search of one size.
 fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &Watch<'_>) -> Result<Found> {
     predictor.gpu().require(request.workload.dtypes())?;
-    if request.base.linear.is_some() || request.base.index.is_some() {
-        let allowed =
-            "a model of softmax attention alone: the lattice has no layers with linear attention or an index of keys";
-        return Err(Error::field("search", "like", &request.base.name, allowed));
+    let base = &request.base;
+    for (is_other, allowed) in [
+        (
+            base.linear.is_some() || base.index.is_some(),
+            "a model of softmax attention alone: the lattice has no layers with linear attention or an index of keys",
+        ),
+        (
+            !base.kinds.is_empty(),
+            "a model whose layers are of one shape, as those of the lattice are",
+        ),
+    ] {
+        if is_other {
+            return Err(Error::field("search", "like", &base.name, allowed));
+        }
     }
     let asked = request;
     let mut request = request.clone();

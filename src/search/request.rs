@@ -242,6 +242,7 @@ pub const USUAL_EXPERTS: Moe = Moe {
     shared_gate: false,
     router_bias: false,
     latent: None,
+    norms: 0,
 };
 
 /// The latent of a search that names none: that of DeepSeek-V2 and V3 (arXiv 2405.04434, 2412.19437); half of it in every

@@ -158,6 +158,17 @@ impl<'a> Fields<'a> {
         Ok(self.optional(key)?.unwrap_or(default))
     }
 
+    /// The same of one layer, counted from 0, where it may be a list with an item for each.
+    pub fn number_of(&mut self, key: &'static str, layer: u64, default: u64) -> Result<u64> {
+        match self.get(key).and_then(Value::as_array) {
+            None => self.number_or(key, default),
+            Some(items) => match items.get(layer as usize).and_then(Value::as_u64) {
+                Some(number) => Ok(number),
+                None => self.refuse(key, "an integer for each layer"),
+            },
+        }
+    }
+
     /// A flag with the default that `transformers` documents.
     pub fn flag(&mut self, key: &'static str, default: bool) -> Result<bool> {
         match self.get(key) {

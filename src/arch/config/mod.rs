@@ -21,6 +21,7 @@ mod quantized;
 mod reader;
 mod stated;
 mod table;
+mod varied;
 mod window;
 mod write;
 

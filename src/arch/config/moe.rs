@@ -6,6 +6,7 @@ use super::fields::Fields;
 use super::table::Given;
 use crate::error::Result;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// How a type describes its experts; a default of 0 means that the field must be there.
 #[derive(Deserialize)]
@@ -23,6 +24,9 @@ pub(super) struct Experts {
     shared_gate: bool,
     /// The field with the width that experts take in place of the residual stream.
     latent: Option<String>,
+    /// Further norms of a layer with experts.
+    #[serde(default)]
+    norms: u64,
 }
 
 /// The width of the shared experts.
@@ -99,6 +103,7 @@ pub(super) fn read(experts: &'static Experts, fields: &mut Fields<'_>, arch: &mu
             Some(key) => fields.optional(key)?,
             None => None,
         },
+        norms: experts.norms,
     });
     arch.biases.experts = experts.bias;
     if (dense_layers, interval) == (0, 1) {
@@ -122,18 +127,33 @@ pub(super) fn ignore(experts: &'static Experts, fields: &mut Fields<'_>) {
 /// Leading dense layers, and the interval of layers with experts after them.
 fn dense(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)> {
     let by_rule = by_rule(rule, fields, layers)?;
-    let Some(types) = fields.texts("mlp_layer_types")? else {
-        return Ok(by_rule);
-    };
-    let sparse: Vec<_> = types.iter().map(|kind| *kind == "sparse").collect();
-    described(&sparse, fields, "mlp_layer_types", layers)
+    if let Some(types) = fields.texts("mlp_layer_types")? {
+        let sparse: Vec<_> = types.iter().map(|kind| *kind == "sparse").collect();
+        return described(&sparse, fields, "mlp_layer_types", layers);
+    }
+    if let Some(text) = fields.value("moe_layers_enum").and_then(Value::as_str) {
+        let listed: Vec<_> = text.split(',').map(|layer| layer.trim().parse::<u64>()).collect();
+        let sparse: Vec<_> = (0..layers).map(|layer| listed.contains(&Ok(layer))).collect();
+        return described(&sparse, fields, "moe_layers_enum", layers);
+    }
+    if fields.value(FREQUENCY).is_some_and(Value::is_array) {
+        let sparse: Vec<_> = fields.numbers(FREQUENCY)?.unwrap_or_default();
+        let sparse: Vec<_> = sparse.into_iter().map(|sparse| sparse > 0).collect();
+        return described(&sparse, fields, FREQUENCY, layers);
+    }
+    Ok(by_rule)
 }
+
+/// Of how many layers one has experts, or whether each has.
+const FREQUENCY: &str = "moe_layer_freq";
 
 fn by_rule(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)> {
     match rule {
         Dense::None => Ok((0, 1)),
         Dense::Leading(key, default) => {
-            fields.only("moe_layer_freq", 1)?;
+            if !fields.value(FREQUENCY).is_some_and(Value::is_array) {
+                fields.only(FREQUENCY, 1)?;
+            }
             Ok((fields.number_or(key, *default)?, 1))
         }
         Dense::Qwen => {

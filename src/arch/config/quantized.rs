@@ -4,7 +4,7 @@
 //! HQQ, Quark and EETQ, the `hf_quant_config.json` of modelopt, and the `quantization` of MLX.
 
 use super::super::Architecture;
-use super::super::layer::{Linear, Shards, StageLayers};
+use super::super::layer::{Shards, StageLayers};
 use super::super::params::rank_linears;
 use super::super::step::Role;
 use super::super::stored::{Packing, Part, Stored};
@@ -224,22 +224,29 @@ const MODULES: &[(Role, &[&[&str]])] = &[
 /// Where the packed parts of this architecture are, as a `quantization_config` says; `None` if it says nothing that is known.
 pub(super) fn read(config: &Value, arch: &Architecture) -> Option<Stored> {
     let quantization = Quantization::read(config.as_object()?)?;
-    let linears = rank_linears(arch, Shards::WHOLE, StageLayers::new(arch, 1, 1), true);
+    // Layers and weights of each role.
+    let mut roles: Vec<(Role, u64, u64)> = Vec::new();
+    for (linear, layers) in rank_linears(arch, Shards::WHOLE, StageLayers::new(arch, 1, 1), true) {
+        let weights = linear.members * linear.inputs * linear.outputs * layers;
+        match roles.iter_mut().find(|(role, ..)| *role == linear.role) {
+            Some(known) => (known.1, known.2) = (known.1 + layers, known.2 + weights),
+            None => roles.push((linear.role, layers, weights)),
+        }
+    }
     let mut parts = Vec::new();
     // Bytes in each format, of which the largest decides how the model is timed.
     let mut formats: Vec<(Format, u64)> = Vec::new();
-    for (linear, layers) in &linears {
-        let Some((_, modules)) = MODULES.iter().find(|(role, _)| *role == linear.role) else {
+    for (role, layers, weights) in roles {
+        let Some((_, modules)) = MODULES.iter().find(|(known, _)| *known == role) else {
             continue;
         };
         let of = layers * modules.len() as u64;
         let mut packed = 0;
-        for (format, count) in quantization.packed(arch, linear, *layers, modules) {
+        for (format, count) in quantization.packed(arch, role, layers, modules) {
             packed += count;
-            let weights = linear.members * linear.inputs * linear.outputs * layers;
             let weights = (u128::from(weights) * u128::from(count) / u128::from(of)) as u64;
             parts.push(Part {
-                role: linear.role,
+                role,
                 packing: format.packing,
                 count,
                 of,
@@ -249,10 +256,10 @@ pub(super) fn read(config: &Value, arch: &Architecture) -> Option<Stored> {
                 None => formats.push((format, weights)),
             }
         }
-        if packed == 0 && !matches!(linear.role, Role::Router | Role::Logits) {
+        if packed == 0 && !matches!(role, Role::Router | Role::Logits) {
             let packing = FP8.packing;
             parts.push(Part {
-                role: linear.role,
+                role,
                 packing,
                 count: 0,
                 of,
@@ -403,14 +410,14 @@ impl Quantization {
     }
 
     /// How many of the modules of a linear map in so many layers have each format.
-    fn packed(&self, arch: &Architecture, linear: &Linear, layers: u64, modules: &[&[&str]]) -> Vec<(Format, u64)> {
+    fn packed(&self, arch: &Architecture, role: Role, layers: u64, modules: &[&[&str]]) -> Vec<(Format, u64)> {
         let total = layers * modules.len() as u64;
         let mut default = total;
         let mut named = vec![0; self.named.len()];
-        let all = if linear.role == Role::Logits { 1 } else { arch.layers };
-        for layer in (0..all).filter(|layer| has(arch, linear.role, *layer)) {
+        let all = if role == Role::Logits { 1 } else { arch.layers };
+        for layer in (0..all).filter(|layer| has(arch, role, *layer)) {
             for alternatives in modules {
-                let paths = alternatives.iter().map(|module| match linear.role {
+                let paths = alternatives.iter().map(|module| match role {
                     Role::Logits => (*module).to_owned(),
                     _ => format!("layers.{layer}.{module}"),
                 });
@@ -424,7 +431,7 @@ impl Quantization {
                 }
             }
         }
-        let by_default = match linear.role {
+        let by_default = match role {
             Role::Router => false,
             Role::Logits => self.packs_head,
             role => !self.experts_alone || role.is_of_experts(),
@@ -441,12 +448,12 @@ impl Quantization {
 
 /// Whether a layer may have linear maps of a role: experts and the MLPs beside them are in known ones.
 fn has(arch: &Architecture, role: Role, layer: u64) -> bool {
-    let Some(moe) = arch.moe else { return true };
-    let behind = layer.checked_sub(moe.dense_layers);
-    let is_sparse = behind.is_some_and(|behind| (behind + 1).is_multiple_of(moe.interval));
+    let Some(moe) = arch.moe.filter(|_| arch.kinds.is_empty()) else {
+        return true;
+    };
     match role {
-        Role::MlpUp | Role::MlpDown => !is_sparse,
-        Role::ExpertsUp | Role::ExpertsDown | Role::SharedUp | Role::SharedDown => is_sparse,
+        Role::MlpUp | Role::MlpDown => !moe.is_in(layer),
+        Role::ExpertsUp | Role::ExpertsDown | Role::SharedUp | Role::SharedDown => moe.is_in(layer),
         _ => true,
     }
 }

@@ -5,6 +5,7 @@ use super::fields::Fields;
 use super::linear::{self, Hybrid};
 use super::moe;
 use super::table::{Latent, Position, Row, table};
+use super::varied::{self, Varied};
 use super::window;
 use crate::error::Result;
 
@@ -149,9 +150,16 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
             false => None,
         },
         output_gate: row.output_gate,
+        head_gate: row.head_gate,
+        value_head_dim: match &row.value_head_dim {
+            Some(key) => fields.optional(key)?,
+            None => None,
+        },
         ..Architecture::gpt(hidden, layers, heads)
     };
     match row.linear {
+        // Kinds of layers read their own windows.
+        Hybrid::None if !matches!(row.kinds, Varied::None) => {}
         Hybrid::None => window::read(row, fields, &mut arch)?,
         hybrid => linear::read(hybrid, fields, &mut arch)?,
     }
@@ -161,6 +169,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
             false => moe::ignore(experts, fields),
         }
     }
+    varied::read(row, fields, &mut arch)?;
     for (key, what) in row.left_out.iter().chain(&table().lists.left_out) {
         let value = fields.value(key);
         if value.is_some_and(|value| value.as_u64().is_some_and(|n| n > 0) || value == true) {

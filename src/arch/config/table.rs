@@ -4,6 +4,7 @@ use super::super::{MlpKind, NormKind, NormPlacement, QkNorm};
 use super::fields::Fields;
 use super::linear::Hybrid;
 use super::moe::Experts;
+use super::varied::Varied;
 use super::window::Slides;
 use crate::error::Result;
 use serde::Deserialize;
@@ -87,6 +88,7 @@ pub(super) struct Row {
     pub window: Slides,
     pub window_field: String,
     pub linear: Hybrid,
+    pub kinds: Varied,
     pub experts: Option<Experts>,
     pub latent: Latent,
     #[serde(default)]
@@ -94,6 +96,9 @@ pub(super) struct Row {
     pub sinks: bool,
     pub xielu: bool,
     pub output_gate: bool,
+    #[serde(default)]
+    pub head_gate: bool,
+    pub value_head_dim: Option<String>,
     #[serde(default)]
     pub parts: Vec<String>,
     #[serde(default, rename = "where")]
@@ -166,6 +171,11 @@ impl Given<bool> {
 impl Given<u64> {
     pub fn read(&'static self, fields: &mut Fields<'_>) -> Result<u64> {
         self.read_by(fields, |fields, name, default| fields.number_or(name, default))
+    }
+
+    /// The same of one layer, counted from 0, where the field may be a list with an item for each.
+    pub fn read_of(&'static self, fields: &mut Fields<'_>, layer: u64) -> Result<u64> {
+        self.read_by(fields, |fields, name, default| fields.number_of(name, layer, default))
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Archit
 }
 
 /// The size of the window, where an explicit null means none.
-fn size_or(fields: &mut Fields<'_>, field: &'static str, default: u64) -> Result<Option<u64>> {
+pub(super) fn size_or(fields: &mut Fields<'_>, field: &'static str, default: u64) -> Result<Option<u64>> {
     let default = Some(default).filter(|size| *size > 0 && !fields.has(field));
     Ok(fields.optional(field)?.or(default))
 }

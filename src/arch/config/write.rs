@@ -23,6 +23,7 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
         ("biases.activation", arch.biases.activation),
         ("output_gate", arch.output_gate),
         ("linear", arch.linear.is_some()),
+        ("kinds", !arch.kinds.is_empty()),
     ] {
         demand(arch, !value, field, value, "false")?;
     }

@@ -1,6 +1,6 @@
 //! Lowering of the attention block: norm, projections, attention core, output projection, residual.
 
-use super::super::layer::{Linear, attention_linears, rank_heads, rank_kv_heads};
+use super::super::layer::{Linear, attention_linears, keys_values, rank_heads, rank_kv_heads};
 use super::super::{AttentionKernel, Index, Mla, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
 use super::{Lowering, Scope};
 use crate::ops::{Attention, Dtype, Gemm, IndexedAttention, Layout, Memory, MemoryKind, Op, Pass};
@@ -72,7 +72,6 @@ impl Lowering<'_> {
         let (arch, work, layers) = (self.arch, self.work, self.stage.attention());
         let tokens = work.rank_tokens();
         let heads = rank_heads(arch, work.tp);
-        let kv_heads = rank_kv_heads(arch, work.tp);
         let scope = Scope::Layer;
         for linear in attention_linears(arch, work.tp) {
             match linear.role {
@@ -98,23 +97,29 @@ impl Lowering<'_> {
                 _ => {}
             }
         }
-        let (queries, keys) = (heads * arch.head_dim, kv_heads * arch.head_dim);
+        let queries = heads * arch.head_dim;
+        let [keys, values] = keys_values(arch, work.tp);
         let (query_shape, key_shape) = match arch.norm.qk {
             QkNorm::None => ((0, 0), (0, 0)),
-            QkNorm::Head => ((tokens * heads, arch.head_dim), (tokens * kv_heads, arch.head_dim)),
+            QkNorm::Head => (
+                (tokens * heads, arch.head_dim),
+                (tokens * keys / arch.head_dim, arch.head_dim),
+            ),
             QkNorm::Full => ((tokens, queries), (tokens, keys)),
         };
         if arch.norm.qk != QkNorm::None {
             self.norm(Role::QueryNorm, query_shape.0, query_shape.1, scope, layers);
-            self.norm(Role::KeyNorm, key_shape.0, key_shape.1, scope, layers);
+            let of_keys = if keys > 0 { layers } else { 0 };
+            self.norm(Role::KeyNorm, key_shape.0, key_shape.1, scope, of_keys);
         }
         if arch.positions == Positions::Rotary {
             let cols = arch.mla.map_or(queries + keys, |mla| (heads + 1) * mla.qk_rope);
             self.memory(Role::Rotary, MemoryKind::Rotary, tokens, cols, scope, layers);
         }
         if !work.trains() {
-            let cols = arch.mla.map_or(2 * keys, |mla| mla.kv_lora_rank + mla.qk_rope);
-            self.memory(Role::CacheWrite, MemoryKind::Copy, tokens, cols, scope, layers);
+            let cols = arch.mla.map_or(keys + values, |mla| mla.kv_lora_rank + mla.qk_rope);
+            let written = if cols > 0 { layers } else { 0 };
+            self.memory(Role::CacheWrite, MemoryKind::Copy, tokens, cols, scope, written);
         }
         if let (true, Some(mla)) = (self.absorbed(), arch.mla) {
             self.per_head(Role::QueryAbsorb, mla.qk_nope, mla.kv_lora_rank);
@@ -126,7 +131,7 @@ impl Lowering<'_> {
         if let (true, Some(mla)) = (self.absorbed(), self.arch.mla) {
             self.per_head(Role::ValueAbsorb, mla.kv_lora_rank, mla.v_head_dim);
         }
-        if self.arch.output_gate {
+        if self.arch.output_gate || self.arch.head_gate {
             let tokens = self.work.rank_tokens();
             let width = rank_heads(self.arch, self.work.tp) * self.arch.value_dim();
             let layers = self.stage.attention();
@@ -151,11 +156,8 @@ impl Lowering<'_> {
     fn per_head(&mut self, role: Role, inputs: u64, outputs: u64) {
         let heads = rank_heads(self.arch, self.work.tp);
         let linear = Linear {
-            role,
-            inputs,
-            outputs,
-            bias: 0,
             members: heads,
+            ..Linear::new(role, inputs, outputs, false)
         };
         let (tokens, layers) = (self.work.rank_tokens(), self.stage.attention());
         self.linear(&linear, tokens, heads, Scope::Layer, layers);

@@ -80,6 +80,8 @@ impl Lowering<'_> {
         let linears = moe_linears(arch, Shards::of(work));
         let of = |role: Role| linears.iter().find(|linear| linear.role == role).copied();
         let width = moe.routed_width(hidden);
+        let (norms, rows) = (moe.norms * layers, work.residual_rows());
+        self.norm(Role::MlpNorm, rows, hidden, scope, norms);
         if let Some(router) = of(Role::Router) {
             self.linear(&router, tokens, 1, scope, layers);
         }

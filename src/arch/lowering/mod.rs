@@ -38,19 +38,26 @@ use crate::units::Flops;
 pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
     arch.validate()?;
     work.validate(arch)?;
+    let stage = StageLayers::of(arch, work);
+    let parts: Vec<_> = stage.parts(arch).collect();
     let mut lowering = Lowering {
         arch,
         work,
-        stage: StageLayers::of(arch, work),
+        whole: stage,
+        stage,
         items: Vec::with_capacity(96),
         seen: [0; Role::ALL.len()],
     };
     if work.pp == 1 {
         lowering.embedding();
     }
-    lowering.attention_block();
-    lowering.linear_block();
-    lowering.mlp_block();
+    for (part, stage) in &parts {
+        (lowering.arch, lowering.stage) = (part, *stage);
+        lowering.attention_block();
+        lowering.linear_block();
+        lowering.mlp_block();
+    }
+    (lowering.arch, lowering.stage) = (arch, stage);
     lowering.head();
     lowering.optimizer_and_collectives();
     Ok(Step {
@@ -60,9 +67,9 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
         gpus_per_replica: work.gpus_per_replica(),
         stages: work.pp,
         virtual_stages: work.vp,
-        layers: lowering.stage.layers,
-        moe_layers: lowering.stage.moe,
-        head_is_a_layer: lowering.stage.head_is_a_layer,
+        layers: stage.layers,
+        moe_layers: stage.moe,
+        head_is_a_layer: stage.head_is_a_layer,
         microbatches: work.microbatches,
         items: lowering.items,
     })
@@ -78,21 +85,24 @@ fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
     let (layer_weights, head_weights) = active_weights(arch);
     let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;
     let head = 2.0 * head_weights as f64 * (head_rows(work) * context_ranks(work)) as f64;
-    let windowed = arch.window.map_or(0, |window| window.layers);
     let pairs = |window| pairs(work.seq, work.keys(), causal, window);
-    let seen = arch.window.map_or(0.0, |window| pairs(window.size));
-    let full = arch.attention_layers().saturating_sub(windowed);
-    let chosen = arch.index.map_or(0, |index| index.top_k);
-    let scores = arch
-        .index
-        .filter(|index| work.keys() > index.top_k)
-        .map_or(0.0, |index| {
-            2.0 * pairs(0) * (work.batch * index.layers * index.heads * index.head_dim) as f64
-        });
-    let pairs = windowed as f64 * seen + full as f64 * pairs(chosen);
-    let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
-    let recurrence = arch.linear_layers() as f64 * linear::flops(arch, work);
-    let attention = 2.0 * work.batch as f64 * pairs * width + recurrence + scores;
+    let attention = arch.parts().map(|arch| {
+        let windowed = arch.window.map_or(0, |window| window.layers);
+        let seen = arch.window.map_or(0.0, |window| pairs(window.size));
+        let full = arch.attention_layers().saturating_sub(windowed);
+        let chosen = arch.index.map_or(0, |index| index.top_k);
+        let scores = arch
+            .index
+            .filter(|index| work.keys() > index.top_k)
+            .map_or(0.0, |index| {
+                2.0 * pairs(0) * (work.batch * index.layers * index.heads * index.head_dim) as f64
+            });
+        let pairs = windowed as f64 * seen + full as f64 * pairs(chosen);
+        let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
+        let recurrence = arch.linear_layers() as f64 * linear::flops(&arch, work);
+        2.0 * work.batch as f64 * pairs * width + recurrence + scores
+    });
+    let attention: f64 = attention.sum();
     let [weights, others] = match (work.trains(), work.has_adapters()) {
         (false, _) => [1.0; 2],
         (true, false) => [3.0; 2],
@@ -145,6 +155,9 @@ enum Scope {
 struct Lowering<'a> {
     arch: &'a Architecture,
     work: &'a Workload,
+    /// All layers of the stage.
+    whole: StageLayers,
+    /// Those of the part that is lowered, whose shape is `arch`.
     stage: StageLayers,
     items: Vec<Item>,
     /// By role, a bit for each phase that an item has: most operators are of a new one and equal none.
@@ -191,7 +204,7 @@ impl Lowering<'_> {
 
     /// How many of `times` repetitions run again in the backward pass.
     fn recomputed(&self, role: Role, scope: Scope, op: &Op, times: u64) -> u64 {
-        let times = self.stage.recomputed(self.work, times);
+        let times = self.whole.recomputed(self.work, times);
         let pointwise = matches!(op, Op::Memory(_));
         let again = match self.work.recompute {
             Recompute::None => false,
@@ -423,13 +436,7 @@ impl Lowering<'_> {
     fn head(&mut self) {
         let (arch, work, edge) = (self.arch, self.work, Scope::Edge);
         self.norm(Role::FinalNorm, work.residual_rows(), arch.hidden, edge, 1);
-        let head = Linear {
-            role: Role::Logits,
-            inputs: arch.hidden,
-            outputs: rank_vocab(arch, work.tp),
-            bias: 0,
-            members: 1,
-        };
+        let head = Linear::new(Role::Logits, arch.hidden, rank_vocab(arch, work.tp), false);
         self.linear(&head, head_rows(work), 1, edge, 1);
         if work.trains() {
             let kind = MemoryKind::CrossEntropy;

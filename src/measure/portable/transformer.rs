@@ -202,8 +202,8 @@ fn refuses(architecture: &Architecture, workload: &Workload) -> Option<&'static 
     let is_plain = norm.placement == NormPlacement::Pre && norm.qk == QkNorm::None;
     let checks = [
         (
-            architecture.moe.is_none() && architecture.mla.is_none(),
-            "only dense layers with plain attention run in burn here",
+            architecture.moe.is_none() && architecture.mla.is_none() && architecture.kinds.is_empty(),
+            "only dense layers of one shape with plain attention run in burn here",
         ),
         (
             architecture.window.is_none() && architecture.kv_heads == architecture.heads,

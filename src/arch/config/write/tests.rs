@@ -27,8 +27,9 @@ fn changed(name: &str, change: impl FnOnce(&mut Architecture)) -> Architecture {
 fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
     /// One norm for two branches, norms before and after, heads that do not fill the width,
     /// attention sinks, layer norm without bias or with grouped heads, ALiBi, experts beside shared ones with a gate or
-    /// dense layers in between, norms of queries and keys in other places than usual, layers that share an index.
-    const BEYOND: [&str; 26] = [
+    /// dense layers in between, norms of queries and keys in other places than usual, layers that share an index or are of
+    /// several shapes.
+    const BEYOND: [&str; 29] = [
         "bloom-",
         "command-r7b",
         "dbrx",
@@ -36,6 +37,7 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
         "falcon-",
         "gemma-2-",
         "gemma-3-",
+        "gemma-4-",
         "glm-5.2",
         "gpt-j-6b",
         "gpt-oss-",
@@ -43,11 +45,13 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
         "grok-1",
         "kimi-linear-",
         "llama-4-",
+        "mimo-v2-",
         "minimax-m2",
         "mpt-",
         "nemotron-3-",
         "nemotron-4-",
         "nemotron-h-",
+        "nemotron-super-",
         "olmoe-",
         "phi-2",
         "phi-3.5-moe",

@@ -1,0 +1,203 @@
+//! Layers of several shapes: the ways in which configs describe them.
+
+use super::super::validate::MAX_LAYERS;
+use super::super::{Architecture, KeyValues, LayerKind, Window};
+use super::fields::Fields;
+use super::kinds::says_nothing;
+use super::table::{Given, Row};
+use super::window::size_or;
+use crate::error::Result;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How a type says which shapes its layers have.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Varied {
+    /// They have one.
+    None,
+    /// By `block_configs`, an object for each layer (Nemotron Super and Ultra, DeciLM).
+    Blocks,
+    /// By fields of their own for layers with and without a window, or by lists with an item for each layer.
+    Windows(Box<Windows>),
+}
+
+/// Which layers see a window, and the sizes of both sorts.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Windows {
+    /// Size of the window where the file has none.
+    size: u64,
+    /// Without a list, of how many layers the last sees everything; 0 for all.
+    interval: u64,
+    /// Whether the first does, too.
+    first_is_full: bool,
+    each: Sizes,
+    full: Sizes,
+    sliding: Sizes,
+}
+
+/// Fields of some layers, and their defaults; 0 for what the others have.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Sizes {
+    heads: Option<Given<u64>>,
+    kv_heads: Option<Given<u64>>,
+    head_dim: Option<Given<u64>>,
+    one_projection: Option<Given<bool>>,
+    sinks: Option<Given<bool>>,
+}
+
+impl Sizes {
+    /// Sets what a layer, counted from 0, has of its own.
+    fn set(&'static self, fields: &mut Fields<'_>, layer: u64, kind: &mut LayerKind) -> Result<()> {
+        for (given, size) in [
+            (&self.heads, &mut kind.heads),
+            (&self.kv_heads, &mut kind.kv_heads),
+            (&self.head_dim, &mut kind.head_dim),
+        ] {
+            if let Some(given) = given {
+                match given.read_of(fields, layer)? {
+                    0 => {}
+                    own => *size = own,
+                }
+            }
+        }
+        if let Some(flag) = &self.one_projection
+            && flag.read(fields)?
+        {
+            kind.key_values = KeyValues::One;
+        }
+        if let Some(flag) = &self.sinks {
+            kind.sinks = flag.read(fields)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sets the shapes of the layers.
+pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    match &row.kinds {
+        Varied::None => Ok(()),
+        Varied::Blocks => blocks(fields, arch),
+        Varied::Windows(by) => windows(by, &row.window_field, fields, arch),
+    }
+}
+
+fn windows(by: &'static Windows, field: &'static str, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let size = size_or(fields, field, by.size)?;
+    // More layers than any architecture may have are refused later.
+    let layers = arch.layers.min(MAX_LAYERS);
+    let sliding = sliding(by, fields, layers)?;
+    let mut kinds = Vec::new();
+    for (layer, slides) in (0..layers).zip(sliding) {
+        let [mut full, mut windowed] = [arch.kind(); 2];
+        // Both, so that all fields are known.
+        for (own, kind) in [(&by.full, &mut full), (&by.sliding, &mut windowed)] {
+            by.each.set(fields, layer, kind)?;
+            own.set(fields, layer, kind)?;
+        }
+        windowed.window = size;
+        let mut kind = if slides { windowed } else { full };
+        if arch.moe.is_some_and(|moe| !moe.is_in(layer)) {
+            (kind.experts, kind.d_ff) = (false, arch.mlp.d_ff);
+        }
+        kinds.push(kind);
+    }
+    let attention = |kind: &LayerKind| LayerKind {
+        window: None,
+        experts: false,
+        d_ff: 0,
+        ..*kind
+    };
+    let slides = kinds.iter().filter(|kind| kind.window.is_some()).count() as u64;
+    if !kinds.windows(2).all(|pair| attention(&pair[0]) == attention(&pair[1])) {
+        arch.set_kinds(kinds);
+    } else if let (Some(size), 1..) = (size, slides) {
+        arch.window = Some(Window { size, layers: slides });
+    }
+    Ok(())
+}
+
+/// Which layers see a window, by the list that says it of each or by the rule of the type.
+fn sliding(by: &Windows, fields: &mut Fields<'_>, layers: u64) -> Result<Vec<bool>> {
+    let (key, listed) = match fields.texts("layer_types")? {
+        Some(types) => {
+            let slides = |kind: &&str| match *kind {
+                "sliding_attention" => Some(true),
+                "full_attention" => Some(false),
+                _ => None,
+            };
+            ("layer_types", types.iter().map(slides).collect())
+        }
+        None => match fields.numbers("hybrid_layer_pattern")? {
+            Some(ones) => ("hybrid_layer_pattern", Some(ones.iter().map(|one| *one > 0).collect())),
+            None => {
+                let slides = |layer: u64| {
+                    let is_full = by.interval == 0 || (layer + 1).is_multiple_of(by.interval);
+                    !is_full && (layer > 0 || !by.first_is_full)
+                };
+                return Ok((0..layers).map(slides).collect());
+            }
+        },
+    };
+    // Layers that predict further tokens may follow.
+    match listed.filter(|listed: &Vec<bool>| listed.len() as u64 >= layers) {
+        Some(listed) => Ok(listed),
+        None => fields.refuse(
+            key,
+            "full_attention (0) or sliding_attention (1) for each of num_hidden_layers",
+        ),
+    }
+}
+
+fn blocks(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let key = "block_configs";
+    let listed = fields.value(key).and_then(Value::as_array);
+    let listed = listed.map_or(&[][..], Vec::as_slice);
+    let kinds: Option<Vec<_>> = listed.iter().map(|block| of_block(block, arch)).collect();
+    match kinds.filter(|kinds| kinds.len() as u64 == arch.layers) {
+        Some(kinds) => {
+            arch.set_kinds(kinds);
+            Ok(())
+        }
+        None => fields.refuse(
+            key,
+            "for each of num_hidden_layers attention with n_heads_in_group and ffn with ffn_mult, or no_op, and neither \
+             replace_with_linear nor sparsify",
+        ),
+    }
+}
+
+/// The shape of a layer by its object; `None` where that is of no kind that is known.
+fn of_block(block: &Value, arch: &Architecture) -> Option<LayerKind> {
+    let is_on = |part: &str, key: &str| block[part].get(key).is_some_and(|value| !says_nothing(value));
+    let odd = ["replace_with_linear", "sparsify"];
+    if ["attention", "ffn"]
+        .iter()
+        .any(|part| odd.iter().any(|key| is_on(part, key)))
+    {
+        return None;
+    }
+    let mut kind = LayerKind {
+        layers: 1,
+        ..LayerKind::default()
+    };
+    if !is_on("attention", "no_op") {
+        let group = block["attention"]["n_heads_in_group"].as_u64()?;
+        kind = LayerKind {
+            kv_heads: arch.heads.checked_div(group)?,
+            window: block["attention"]["window_length"].as_u64(),
+            d_ff: 0,
+            ..arch.kind()
+        };
+    }
+    if !is_on("ffn", "no_op") {
+        let multiple = block["ffn"]["ffn_mult"].as_f64();
+        let multiple = multiple.filter(|multiple| (0.0..1e3).contains(multiple))?;
+        // Of two thirds, as a gate has a matrix of its own; whole tiles.
+        let width = (2.0 * multiple * arch.hidden as f64 / 3.0) as u64;
+        kind.d_ff = width.next_multiple_of(256);
+    }
+    Some(kind)
+}

@@ -1,0 +1,215 @@
+//! Layers that differ from the others of their model.
+//!
+//! A model whose layers are of several shapes is a sum of parts, each an [`Architecture`] of layers that are alike. Parameters,
+//! memory and lowering read the parts; embedding, head and whatever counts layers alone read the whole.
+
+use super::validate::MAX_LAYERS;
+use super::{Architecture, KeyValues, Window};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use utoipa::ToSchema;
+
+/// The shape of some layers, where it is not that of the others; what it leaves out, they share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LayerKind {
+    /// Layers of this shape.
+    pub layers: u64,
+    /// Query heads; 0 without attention.
+    pub heads: u64,
+    /// Key/value heads.
+    pub kv_heads: u64,
+    /// Width of a query and key head, in elements.
+    pub head_dim: u64,
+    /// Keys that a query sees; absent, all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// What gives keys and values.
+    #[schema(value_type = String)]
+    pub key_values: KeyValues,
+    /// Whether every query head has an attention sink.
+    pub sinks: bool,
+    /// Inner width of the dense MLP, in elements; 0 without one.
+    pub d_ff: u64,
+    /// Whether the experts of the model are in place of the dense MLP.
+    pub experts: bool,
+}
+
+impl Architecture {
+    /// The shape of its layers that have attention and no window, as a kind of one layer.
+    pub(super) fn kind(&self) -> LayerKind {
+        LayerKind {
+            layers: 1,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            window: None,
+            key_values: self.key_values,
+            sinks: self.biases.sinks,
+            d_ff: if self.moe.is_some() { 0 } else { self.mlp.d_ff },
+            experts: self.moe.is_some(),
+        }
+    }
+
+    /// Its layers of one kind alone.
+    fn of(&self, kind: &LayerKind) -> Self {
+        let attention = match kind.heads {
+            0 => self.kind(),
+            _ => *kind,
+        };
+        let mut part = Self {
+            layers: kind.layers,
+            heads: attention.heads,
+            kv_heads: attention.kv_heads,
+            head_dim: attention.head_dim,
+            key_values: attention.key_values,
+            window: kind.window.map(|size| Window {
+                size,
+                layers: kind.layers,
+            }),
+            linear: None,
+            index: None,
+            mlp_layers: match (kind.heads, kind.d_ff) {
+                (0, _) => Some(kind.layers),
+                (_, 0) if !kind.experts => Some(0),
+                _ => None,
+            },
+            kinds: Vec::new(),
+            ..self.clone()
+        };
+        part.biases.sinks = attention.sinks;
+        part.moe = part.moe.filter(|_| kind.experts);
+        match &mut part.moe {
+            Some(moe) => (moe.dense_layers, moe.interval, part.mlp.d_ff) = (0, 1, moe.d_ff),
+            None => part.mlp.d_ff = kind.d_ff.max(1),
+        }
+        part
+    }
+
+    /// Models of layers that are alike, or differ in window, linear attention or experts alone, which together are this one:
+    /// itself without other kinds of layers.
+    pub fn parts(&self) -> impl Iterator<Item = Cow<'_, Self>> {
+        let shared = match self.kinds.is_empty() {
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Self {
+                layers: self.layers - self.layers_of_kinds(),
+                kinds: Vec::new(),
+                ..self.clone()
+            }),
+        };
+        let kinds = self.kinds.iter().map(|kind| Cow::Owned(self.of(kind)));
+        std::iter::once(shared).chain(kinds)
+    }
+
+    /// A count of its layers, over all parts.
+    pub(super) fn sum(&self, count: impl Fn(&Self) -> u64) -> u64 {
+        // Searches count the parameters of millions of shapes.
+        match self.kinds.is_empty() {
+            true => count(self),
+            false => self.parts().map(|part| count(&part)).sum(),
+        }
+    }
+
+    /// Layers of other kinds; no more than there are.
+    fn layers_of_kinds(&self) -> u64 {
+        let layers = self.kinds.iter().map(|kind| kind.layers);
+        layers.fold(0, u64::saturating_add).min(self.layers)
+    }
+
+    /// Checks each part by itself.
+    pub(super) fn validate_kinds(&self) -> Result<()> {
+        self.within("layers", self.layers, 2, MAX_LAYERS)?;
+        self.within("kinds.layers", self.layers_of_kinds(), 1, self.layers - 1)?;
+        self.parts().try_for_each(|part| part.validate())
+    }
+
+    /// Sets the shapes of its layers, one by one: that of most becomes the shared one. Layers of nothing are none.
+    pub(super) fn set_kinds(&mut self, each: impl IntoIterator<Item = LayerKind>) {
+        let mut kinds: Vec<LayerKind> = Vec::new();
+        let something = |kind: &LayerKind| kind.heads > 0 || kind.d_ff > 0 || kind.experts;
+        for one in each.into_iter().filter(something) {
+            let alike = |kind: &&mut LayerKind| LayerKind { layers: 1, ..**kind } == one;
+            match kinds.iter_mut().find(alike) {
+                Some(kind) => kind.layers += 1,
+                None => kinds.push(one),
+            }
+        }
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.layers));
+        let layers = kinds.iter().map(|kind| kind.layers).sum();
+        if let [most, others @ ..] = &*kinds {
+            *self = Self {
+                layers,
+                kinds: others.to_vec(),
+                ..self.of(most)
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layer::StageLayers;
+    use super::super::{Dimension, Phase, Practice, Preset, Role, Workload, lower, memory_use};
+
+    #[test]
+    fn layers_without_attention_have_neither_its_operators_nor_its_cache() {
+        let arch = &Preset::find("nemotron-super-49b").unwrap().architecture;
+        let work = Workload {
+            tp: 2,
+            ..Workload::decode(8, 4095)
+        };
+        let step = lower(arch, &work).unwrap();
+        for (role, count, shapes) in [
+            (Role::Attention, 49, 1),
+            (Role::AttentionNorm, 49, 1),
+            (Role::MlpNorm, 80, 1),
+            (Role::MlpUp, 80, 6),
+        ] {
+            let items = step
+                .items
+                .iter()
+                .filter(|item| (item.role, item.phase) == (role, Phase::Forward));
+            let counts: Vec<u64> = items.map(|item| item.count).collect();
+            assert_eq!((counts.iter().sum::<u64>(), counts.len()), (count, shapes), "{role}");
+        }
+        let cache = memory_use(arch, &work, &Practice::default()).unwrap().kv_cache.bytes();
+        assert_eq!(cache, 8.0 * 4096.0 * 49.0 * 2.0 * 4.0 * 128.0 * 2.0);
+    }
+
+    #[test]
+    fn stages_together_have_about_all_layers_of_each_kind() {
+        let arch = &Preset::find("nemotron-super-49b").unwrap().architecture;
+        for pp in [2, 4, 8] {
+            let stage = StageLayers::new(arch, pp, 1);
+            assert_eq!(stage.layers, 80 / pp);
+            for (part, of_stage) in stage.parts(arch) {
+                let off = (of_stage.layers * pp).abs_diff(part.layers);
+                assert!(off < pp, "{off} of {} in {pp} stages", part.layers);
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_kinds_and_changes_of_what_they_share_are_refused() {
+        let arch = &Preset::find("nemotron-super-49b").unwrap().architecture;
+        let mut none_left = arch.clone();
+        none_left.kinds[0].layers = 70;
+        let mut odd = arch.clone();
+        odd.kinds[4].kv_heads = 7;
+        for (broken, part) in [
+            (none_left, "`kinds.layers` is 80; allowed: 1 to 79"),
+            (odd, "`kv_heads` is 7"),
+        ] {
+            let message = broken.validate().unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+        let mut wider = arch.clone();
+        let refused = Dimension::Hidden.set(&mut wider, &mut Workload::train(1, 64), 4096);
+        let message = refused.unwrap_err().to_string();
+        assert!(
+            message.contains("`hidden` is 4096; allowed: 8192, as layers"),
+            "{message}"
+        );
+    }
+}
