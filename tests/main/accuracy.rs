@@ -237,12 +237,7 @@ mod kept_rows {
             &["trtllm 1.3.0rc20", "sglang 0.5.10"],
             7,
         ),
-        (
-            "aic_sparse_attention",
-            &[],
-            &["sglang 0.5.14", "vllm 0.24.0", "trtllm 1.3.0rc20"],
-            97,
-        ),
+        ("aic_sparse_attention", &["h100", "h200"], &["sglang 0.5.14"], 97),
         ("aic_moe", &[], MOE_STACKS, 97),
         // Of these GPUs, weights of 4 bits alone.
         ("aic_moe_more", &["a100", "h100", "h200", "b200"], MOE_STACKS, 97),
