@@ -17,7 +17,7 @@ use crate::predict::Predictor;
 use crate::predict::estimate::Caveats;
 use crate::predict::estimate::Estimate;
 use crate::predict::estimate::Tier;
-use crate::predict::step::{Load, Timed};
+use crate::predict::step::{Load, Timed, half_width};
 use crate::units::Seconds;
 use std::collections::BTreeMap;
 
@@ -129,6 +129,15 @@ impl Judged<'_> {
         self.sample.kind
     }
 
+    /// Half width of the 90 % interval of the logarithm of the time; `None` if the framework has none of such steps.
+    pub fn half_width(&self) -> Option<f64> {
+        let subject = Subject {
+            kind: self.sample.kind,
+            ..self.sample.subject.clone()
+        };
+        half_width(&self.framework, &subject).map(|(half_width, _)| half_width)
+    }
+
     fn key(&self) -> RunKey {
         RunKey {
             measure: self.run.measure,
@@ -142,7 +151,7 @@ impl Judged<'_> {
 
     /// Measured and predicted time.
     pub fn score(&self) -> Score {
-        let half_width = self.framework.half_width(self.sample.kind).unwrap_or(0.0);
+        let half_width = self.half_width().unwrap_or(0.0);
         Score {
             measured: self.run.time,
             estimate: Estimate {
@@ -292,8 +301,7 @@ impl RunErrors {
         let scores: Vec<Score> = judged.iter().map(|judged| judged.score()).collect();
         let mut errors = Errors::of(&scores);
         // The plain sum has no interval of whole runs.
-        let interval = |judged: &&Judged<'_>| judged.framework.half_width(judged.sample.kind);
-        if !judged.iter().all(|judged| interval(judged).is_some()) {
+        if judged.iter().any(|judged| judged.half_width().is_none()) {
             errors.coverage_90 = None;
             errors.interval_half_width_median = None;
         }

@@ -4,10 +4,10 @@ use super::layouts::{MOST_EP, divisors, node};
 use super::{MOST_GPUS, Query};
 use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Practice, Workload, memory_use};
 use crate::error::{Error, Result};
-use crate::framework::Kind;
+use crate::framework::{Kind, Subject};
 use crate::predict::Predictor;
-use crate::predict::memo::Memo;
-use crate::predict::step::Load;
+use crate::predict::memo::{Cost, Memo};
+use crate::predict::step::{Load, half_width};
 use crate::stats::{NORMAL_90, normal_cdf};
 use crate::units::{Bytes, Seconds};
 use rayon::prelude::*;
@@ -304,13 +304,20 @@ fn tried(
 
 fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workload, memory: Bytes) -> Result<Engine> {
     let framework = memo.predictor().framework(work.mode)?;
-    let width = |kind| framework.half_width(kind);
+    let gpu = memo.predictor().gpu();
+    let width = |kind, work: &Workload, cost: Cost| {
+        let subject = Subject {
+            kind,
+            ..Subject::of(gpu, arch, work)
+        };
+        half_width(framework, &subject).map(|(whole, _)| whole.max(cost.half_width))
+    };
     let in_flight = work.batch * work.dp;
     let in_flight = limits.concurrency.map_or(in_flight, |all| all.min(in_flight)) as f64;
     let decodes = work.mode == Mode::Decode;
     if !decodes {
-        let time = memo.cost(arch, work)?.time;
-        let half_width = width(Kind::Prefill);
+        let cost = memo.cost(arch, work)?;
+        let (time, half_width) = (cost.time, width(Kind::Prefill, work, cost));
         let rate = |factor: f64| in_flight * work.seq as f64 / (time.secs() * factor);
         return Ok(Engine {
             workload: *work,
@@ -335,10 +342,13 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         context: 0,
         ..*work
     };
-    let [decode, prefill] = [memo.cost(arch, work)?.time, memo.cost(arch, &prompt)?.time];
-    let token = load.token(framework, decode, prefill);
-    let first_token = load.first_token(framework, decode, prefill);
-    let half_widths @ [first, further] = [width(Kind::FirstToken), width(Kind::of(arch, work))];
+    let [decode, prefill] = [memo.cost(arch, work)?, memo.cost(arch, &prompt)?];
+    let token = load.token(framework, decode.time, prefill.time);
+    let first_token = load.first_token(framework, decode.time, prefill.time);
+    let half_widths @ [first, further] = [
+        width(Kind::FirstToken, &prompt, prefill),
+        width(Kind::of(arch, work), work, decode),
+    ];
     // A request holds its place for its first token and all further ones.
     let output = limits.output as f64;
     let rate = |first: f64, further: f64| {

@@ -4,6 +4,7 @@ use super::*;
 use crate::arch::{Mode, Preset};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
+use crate::predict::step::estimate_step;
 
 fn model(name: &str) -> &'static Architecture {
     &Preset::find(name).unwrap().architecture
@@ -224,6 +225,33 @@ fn any_number_of_requests_is_served_also_one_that_engines_do_not_divide() {
         refused.is_infeasible() && message.contains("cached keys and values"),
         "{message}"
     );
+}
+
+#[test]
+fn an_engine_has_the_interval_of_its_step() {
+    let arch = model("llama-3-70b");
+    // Runs of servers were compared on the first, none on the second.
+    for gpu in ["h200", "mi300x"] {
+        let predictor = predictor(gpu);
+        let query = Query {
+            memory_share: 0.9,
+            ..query(8, Workload::prefill(1, 2048))
+        };
+        for engine in serve(&predictor, arch, &query, &limits(2048, 512)).unwrap().engines {
+            let step = estimate_step(
+                &predictor,
+                arch,
+                &Workload {
+                    dp: 1,
+                    ..engine.workload
+                },
+            )
+            .unwrap();
+            let [half_width, _] = engine.half_widths;
+            let apart = half_width.unwrap() - (step.high / step.time).ln();
+            assert!(apart.abs() < 1e-9, "{gpu}: {half_width:?}");
+        }
+    }
 }
 
 #[test]

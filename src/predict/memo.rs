@@ -31,6 +31,8 @@ pub struct Cost {
     pub tokens: u64,
     /// Half width of the 90 % interval of `ln(time)`, without what all steps on this GPU and stack share.
     pub own_half_width: f64,
+    /// The same with what they share, by the operators alone.
+    pub half_width: f64,
 }
 
 impl<'a> Memo<'a> {
@@ -77,6 +79,7 @@ impl<'a> Memo<'a> {
             time: whole.lanes.total,
             tokens: step.tokens,
             own_half_width: whole.sum.own_half_width(),
+            half_width: whole.sum.half_width(),
         })
     }
 }

@@ -108,7 +108,7 @@ pub fn runs_csv(judged: &[Judged<'_>]) -> Vec<u8> {
     csv(judged.iter().map(|judged| {
         let (run, framework) = (judged.run, &judged.framework);
         let Score { measured, estimate } = judged.score();
-        let known = framework.half_width(judged.kind()).is_some();
+        let known = judged.half_width().is_some();
         RunLine {
             measure: run.measure.name(),
             kind: judged.kind().name(),

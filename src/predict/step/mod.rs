@@ -325,28 +325,34 @@ impl Whole {
     /// covers and by what is offloaded, or that of the operators where they are less sure.
     fn half_width(&self, framework: &Framework, subject: &Subject) -> (f64, Caveats) {
         let operators = self.sum.half_width();
-        let mut unseen = Caveats::default();
-        let Some(mut whole) = framework.half_width(subject.kind) else {
-            return (operators, unseen);
+        let Some((whole, unseen)) = half_width(framework, subject) else {
+            return (operators, Caveats::default());
         };
-        let gaps = framework.evidence(subject).map(|(_, gaps)| gaps);
-        let gaps = gaps.unwrap_or_else(|| subject.adapters.then_some(Gap::Adapters).into_iter().collect());
-        let gaps = gaps.into_iter().map(|gap| match gap {
+        let offloaded = self.lanes.offload / self.lanes.total;
+        let whole = quadrature(whole, offloaded * assume::half_width(Caveat::Offload));
+        (whole.max(operators), unseen)
+    }
+}
+
+/// Half width of the 90 % interval of `ln(time)` by the runs of a framework, wider for each gap that they leave; `None` if
+/// no such step was compared.
+pub fn half_width(framework: &Framework, subject: &Subject) -> Option<(f64, Caveats)> {
+    let mut half_width = framework.half_width(subject.kind)?;
+    let mut unseen = Caveats::default();
+    let gaps = framework.evidence(subject).map(|(_, gaps)| gaps);
+    for gap in gaps.unwrap_or_else(|| subject.adapters.then_some(Gap::Adapters).into_iter().collect()) {
+        let caveat = match gap {
             Gap::Gpu => Caveat::UnseenGpu,
             Gap::Length => Caveat::UnseenLength,
             Gap::Format => Caveat::UnseenFormat,
             Gap::Nodes => Caveat::UnseenNodes,
             Gap::Adapters if subject.generation == Generation::Ada => Caveat::AdaptersOnAda,
             Gap::Adapters => Caveat::Adapters,
-        });
-        for caveat in gaps {
-            unseen.insert(caveat);
-            whole = quadrature(whole, assume::half_width(caveat));
-        }
-        let offloaded = self.lanes.offload / self.lanes.total;
-        whole = quadrature(whole, offloaded * assume::half_width(Caveat::Offload));
-        (whole.max(operators), unseen)
+        };
+        unseen.insert(caveat);
+        half_width = quadrature(half_width, assume::half_width(caveat));
     }
+    Some((half_width, unseen))
 }
 
 /// Adds times whose errors are partly shared: the shared parts add up, the rest averages out.
@@ -373,7 +379,7 @@ impl Sum {
     }
 
     /// Half width of the 90 % interval of the logarithm of the sum.
-    fn half_width(&self) -> f64 {
+    pub(super) fn half_width(&self) -> f64 {
         if self.time == Seconds::ZERO {
             return 0.0;
         }
