@@ -1,5 +1,6 @@
 //! Reads a config by the row of its type.
 
+use super::super::validate::MAX_LAYERS;
 use super::super::{Architecture, Biases, Index, Mla, Mlp, MlpKind, Norm, NormPlacement, Positions, QkNorm};
 use super::fields::Fields;
 use super::linear::{self, Hybrid};
@@ -190,7 +191,8 @@ fn index(fields: &mut Fields<'_>, layers: u64) -> Result<Index> {
             let allowed = format!("`full` or `shared` for each of {layers} layers");
             fields.layers_of("indexer_types", &listed, layers, [&["full"], &["shared"]], &allowed)?
         }
-        None => (0..layers)
+        // More layers than any architecture may have are refused later.
+        None => (0..layers.min(MAX_LAYERS))
             .filter(|layer| (layer + 1).saturating_sub(offset).is_multiple_of(interval))
             .count() as u64,
     };
