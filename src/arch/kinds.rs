@@ -4,7 +4,7 @@
 //! memory and lowering read the parts; embedding, head and whatever counts layers alone read the whole.
 
 use super::validate::MAX_LAYERS;
-use super::{Architecture, KeyValues, Window};
+use super::{Architecture, KeyValues, Window, Workload};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -100,6 +100,15 @@ impl Architecture {
         };
         let kinds = self.kinds.iter().map(|kind| Cow::Owned(self.of(kind)));
         std::iter::once(shared).chain(kinds)
+    }
+
+    /// Sentences about an answer, for its reader.
+    pub fn notes(&self, work: &Workload) -> Vec<String> {
+        let mut notes = self.stated.notes(work);
+        if !self.kinds.is_empty() && work.pp > 1 {
+            notes.push("each stage of the pipeline is taken to have its share of the layers of every shape".to_owned());
+        }
+        notes
     }
 
     /// A count of its layers, over all parts.

@@ -153,7 +153,10 @@ impl LinearLayers {
             Some(Recurrence::GatedDeltaNet) => 2 * self.heads + self.value_dim,
             Some(Recurrence::KimiDelta) => self.heads * (1 + self.head_dim) + self.value_dim,
             // A bias a channel, a skip connection a head, a norm over all heads.
-            Some(Recurrence::Mamba2) => self.channels() + 3 * self.heads + self.values(),
+            Some(Recurrence::Mamba2) => {
+                let norm = if self.unnormed { 0 } else { self.values() };
+                self.channels() + 3 * self.heads + norm
+            }
         }
     }
 }
@@ -414,6 +417,7 @@ impl StageLayers {
             windowed: attention - full_attention,
             indexed: arch.index.map_or(0, |index| index.layers.div_ceil(pp).min(attention)),
             linear: match arch.mlp_layers {
+                None if arch.linear.is_some_and(|linear| linear.beside) => layers,
                 None => layers - attention,
                 Some(_) => layers - attention - with_mlp,
             },

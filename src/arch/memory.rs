@@ -575,7 +575,11 @@ fn layer_activations(arch: &Architecture, work: &Workload, stage: StageLayers, s
             mixer = attention_activations(&arch, work, scores);
         }
         if stage.linear > 0 {
-            mixer = mixer.max(linear_activations(&arch, work));
+            let linear = linear_activations(&arch, work);
+            mixer = match stage.mixers() > stage.layers {
+                true => mixer + linear,
+                false => mixer.max(linear),
+            };
         }
         let mlp = match stage.with_mlp() {
             0 => 0.0,

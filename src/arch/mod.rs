@@ -447,7 +447,7 @@ impl Window {
 }
 
 /// Layers with linear attention, a state-space model or a short convolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearLayers {
     /// How a token changes the state of a head; `None` for a short convolution between two gates (LFM2).
@@ -465,6 +465,12 @@ pub struct LinearLayers {
     pub value_dim: u64,
     /// Taps of the convolution in front.
     pub taps: u64,
+    /// Whether every layer has it beside attention, and adds the two (Falcon-H1).
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub beside: bool,
+    /// Whether a state-space model has no norm of its outputs.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub unnormed: bool,
 }
 
 impl Architecture {
@@ -541,7 +547,8 @@ impl Architecture {
     /// Layers with softmax attention; 0 if more layers are something else than there are, which is not valid.
     pub fn attention_layers(&self) -> u64 {
         self.sum(|part| {
-            let others = part.linear_layers() + part.mlp_layers.unwrap_or(0);
+            let linear = part.linear.filter(|linear| !linear.beside);
+            let others = linear.map_or(0, |linear| linear.layers) + part.mlp_layers.unwrap_or(0);
             part.layers.saturating_sub(others)
         })
     }
@@ -565,7 +572,9 @@ impl Architecture {
         if let Some(index) = &mut self.index {
             index.layers = scaled(index.layers, self.layers);
         }
-        self.mlp_layers = self.mlp_layers.map(|alone| scaled(alone, self.layers));
+        self.mlp_layers = self
+            .mlp_layers
+            .map(|alone| scaled(alone, self.layers).min(alone * layers));
         self.layers = layers;
     }
 }

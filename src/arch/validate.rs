@@ -64,6 +64,10 @@ impl Architecture {
             let allowed = format!("a divisor of linear.heads = {}", linear.heads);
             return self.refuse("linear.key_heads", linear.key_heads, &allowed);
         }
+        if linear.beside && linear.layers != self.layers {
+            let allowed = format!("layers = {}, as it is beside attention in all", self.layers);
+            return self.refuse("linear.layers", linear.layers, &allowed);
+        }
         match self.window {
             Some(window) => self.refuse("window.layers", window.layers, "none beside `linear`"),
             None => Ok(()),

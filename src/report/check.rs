@@ -132,7 +132,7 @@ impl CheckReport {
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
             broken: check.diagnoses.iter().filter(|one| one.is_broken()).count(),
             rules,
-            notes: architecture.stated.notes(workload),
+            notes: architecture.notes(workload),
             together: check.together.as_ref().map(FixKeys::from),
         }
     }

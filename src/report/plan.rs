@@ -213,7 +213,7 @@ impl PlanReport {
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
             capacity_bytes: gpu.memory().bytes(),
             order: None,
-            notes: architecture.stated.notes(workload),
+            notes: architecture.notes(workload),
             plans: Vec::new(),
         })
     }

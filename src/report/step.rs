@@ -472,7 +472,6 @@ impl StepReport {
             caveats: SharedWarning::sorted(step.caveats.iter(), touched),
             format_notes: architecture.stated.format_note(workload).iter().count(),
             notes: architecture
-                .stated
                 .notes(workload)
                 .into_iter()
                 .chain(predictor.format_note(workload.linear_dtype()))

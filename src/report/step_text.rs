@@ -222,6 +222,8 @@ struct Merged<'a> {
     share: f64,
     flops: f64,
     tiers: Vec<Tier>,
+    /// Of its forward products.
+    shapes: Vec<&'a str>,
 }
 
 /// One line per role and kind, in order of first execution.
@@ -241,10 +243,15 @@ fn merged(lines: &[StepLine]) -> Vec<Merged<'_>> {
                     share: 0.0,
                     flops: 0.0,
                     tiers: Vec::new(),
+                    shapes: Vec::new(),
                 });
                 all.last_mut().expect("just pushed")
             }
         };
+        let is_forward = line.phase == merged.first.phase && line.kind.computes();
+        if is_forward && !merged.shapes.contains(&&*line.shown) {
+            merged.shapes.push(&line.shown);
+        }
         merged.count += line.count;
         merged.time += Seconds::from_micros(line.time_us);
         merged.share += line.share;
@@ -278,7 +285,10 @@ impl Merged<'_> {
         let tiers: Vec<_> = self.tiers.iter().map(|tier| tier.name()).collect();
         [
             self.first.role.to_owned(),
-            self.first.shown.clone(),
+            match self.shapes.len() {
+                0 | 1 => self.first.shown.clone(),
+                shapes => format!("{} and {} more", self.first.shown, shapes - 1),
+            },
             self.count.to_string(),
             self.time.to_string(),
             percent(self.share),

@@ -20,6 +20,10 @@ pub(super) enum Hybrid {
     Olmo,
     /// Mamba-2 or attention, each with an MLP, as `layer_types` or `attn_layer_indices` says (Granite 4, Bamba).
     Mamba2,
+    /// Mamba-2 and nothing else in every layer (Mamba-2, Codestral Mamba).
+    Mamba2Alone,
+    /// Mamba-2 beside attention in every layer (Falcon-H1).
+    FalconH1,
     /// A short convolution or attention, as `layer_types` or `full_attn_idxs` says; `rounded` where the MLP is two thirds as
     /// wide as the file says, rounded up (LFM2).
     ShortConvolution { rounded: bool },
@@ -59,6 +63,8 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
         Hybrid::Qwen => qwen(fields, arch),
         Hybrid::Olmo => olmo(fields, arch),
         Hybrid::Mamba2 => mamba2(fields, arch),
+        Hybrid::Mamba2Alone => mamba2_alone(fields, arch),
+        Hybrid::FalconH1 => falcon_h1(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
         Hybrid::ShortConvolution { rounded } => short_convolution(rounded, fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),
@@ -77,6 +83,7 @@ fn qwen(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: 128,
         value_dim: 128,
         taps: 4,
+        ..LinearLayers::default()
     };
     gated_delta(fields, arch, usual)
 }
@@ -93,6 +100,7 @@ fn olmo(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: width,
         value_dim: width.saturating_mul(2),
         taps: 4,
+        ..LinearLayers::default()
     };
     gated_delta(fields, arch, usual)
 }
@@ -154,6 +162,7 @@ fn mamba2(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: fields.number_or("mamba_d_state", 256)?,
         value_dim,
         taps: fields.number_or("mamba_d_conv", 4)?,
+        ..LinearLayers::default()
     });
     if fields
         .value("position_embedding_type")
@@ -161,6 +170,33 @@ fn mamba2(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     {
         arch.positions = Positions::None;
     }
+    Ok(())
+}
+
+fn mamba2_alone(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    arch.mlp_layers = Some(0);
+    arch.linear = Some(LinearLayers {
+        kind: Some(Recurrence::Mamba2),
+        layers: arch.layers,
+        key_heads: fields.number_or("n_groups", 8)?,
+        heads: arch.heads,
+        head_dim: fields.number_or("state_size", 128)?,
+        value_dim: arch.head_dim,
+        taps: fields.number_or("conv_kernel", 4)?,
+        ..LinearLayers::default()
+    });
+    Ok(())
+}
+
+fn falcon_h1(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    mamba2(fields, arch)?;
+    let (inner, normed) = (fields.optional("mamba_d_ssm")?, fields.flag("mamba_rms_norm", false)?);
+    arch.linear = arch.linear.map(|linear| LinearLayers {
+        value_dim: inner.map_or(linear.value_dim, |inner| inner.checked_div(linear.heads).unwrap_or(0)),
+        beside: true,
+        unnormed: !normed,
+        ..linear
+    });
     Ok(())
 }
 
@@ -191,6 +227,7 @@ fn short_convolution(rounded: bool, fields: &mut Fields<'_>, arch: &mut Architec
         head_dim: arch.head_dim,
         value_dim: arch.hidden.checked_div(arch.heads).unwrap_or(0),
         taps: fields.number_or("conv_L_cache", 3)?,
+        ..LinearLayers::default()
     });
     Ok(())
 }
@@ -214,6 +251,7 @@ fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: width,
         value_dim: width,
         taps: nested.number_or("short_conv_kernel_size", 4)?,
+        ..LinearLayers::default()
     });
     fields.finish_part(nested, "linear_attn_config")
 }
@@ -238,6 +276,7 @@ fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: fields.number_or("ssm_state_size", 128)?,
         value_dim: fields.number_or("mamba_head_dim", 64)?,
         taps: fields.number_or("conv_kernel", 4)?,
+        ..LinearLayers::default()
     });
     Ok(())
 }

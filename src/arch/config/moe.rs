@@ -61,6 +61,7 @@ enum Dense {
 pub(super) fn read(experts: &'static Experts, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let count_key = fields.named(&experts.count_fields);
     let count = fields.number_unless(count_key, experts.count)?;
+    fields.ignore(&experts.count_fields);
     if count == 0 {
         // The shared experts are all there is.
         ignore(experts, fields);

@@ -200,6 +200,7 @@ fn every_type_that_decodes_text_has_a_published_example() {
         "deci",
         "glm4v_moe_text",
         "glm4v_text",
+        "gpt-sw3",
         "internlm",
         "mimo",
         "qwen2_5_vl_text",

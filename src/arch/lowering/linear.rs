@@ -40,7 +40,8 @@ impl Lowering<'_> {
             return;
         };
         let (rows, hidden, scope) = (work.residual_rows(), arch.hidden, Scope::Layer);
-        if arch.norm.placement != NormPlacement::Post {
+        // Beside attention it takes what the norm of that gives.
+        if arch.norm.placement != NormPlacement::Post && !rank.beside {
             self.norm(Role::AttentionNorm, rows, hidden, scope, layers);
         }
         let tokens = work.rank_tokens();
@@ -169,6 +170,7 @@ mod tests {
                 head_dim: 64,
                 value_dim: 64,
                 taps: 3,
+                ..LinearLayers::default()
             }),
             ..Architecture::gpt(2048, 16, 32)
         };
@@ -187,6 +189,44 @@ mod tests {
         let memory = memory_use(&arch, &work, &Practice::default()).unwrap();
         let sequence = 6.0 * 1024.0 * 2.0 * 2048.0 * 2.0 + 10.0 * 2048.0 * 2.0 * 2.0;
         assert_eq!(memory.kv_cache.bytes(), 8.0 * sequence);
+    }
+
+    #[test]
+    fn a_state_beside_attention_shares_its_norm_and_one_alone_has_no_mlp() {
+        let linear = LinearLayers {
+            kind: Some(crate::ops::Recurrence::Mamba2),
+            layers: 16,
+            key_heads: 1,
+            heads: 32,
+            head_dim: 64,
+            value_dim: 64,
+            taps: 4,
+            beside: true,
+            unnormed: true,
+        };
+        let alone = LinearLayers {
+            beside: false,
+            ..linear
+        };
+        for (linear, mlp_layers, counts) in [
+            (linear, None, [16, 16, 16, 32, 16]),
+            (alone, Some(0), [0, 16, 16, 16, 0]),
+        ] {
+            let arch = Architecture {
+                linear: Some(linear),
+                mlp_layers,
+                ..Architecture::gpt(2048, 16, 32)
+            };
+            let step = lower(&arch, &Workload::decode(8, 1023)).unwrap();
+            let roles = [
+                Role::Attention,
+                Role::LinearAttention,
+                Role::AttentionNorm,
+                Role::AttentionResidual,
+                Role::MlpUp,
+            ];
+            assert_eq!(roles.map(|role| forward(&step, role)), counts);
+        }
     }
 
     #[test]
