@@ -8,15 +8,16 @@ use crate::ops::Dtype;
 use crate::predict::Predictor;
 use crate::report::search::{ElsewhereKeys, SearchReport};
 use crate::request::{LEAST_POSITIONS, SearchRequest, TargetRequest};
-use crate::search::{self, Request, Watch};
+use crate::search::{self, Request, Service, Watch};
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 /// The most other GPUs of one search.
 const MOST_GPUS: usize = 16;
 
 /// The shapes that `searched`, the search of the request `asked`, finds where `home` predicts, and the best of the same
 /// search elsewhere; `of` is the predictor of a target.
-pub fn search<P: Borrow<Predictor>>(
+pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
     home: &Predictor,
     asked: &SearchRequest,
     searched: &Request,
@@ -26,6 +27,10 @@ pub fn search<P: Borrow<Predictor>>(
 ) -> Result<SearchReport> {
     // A bad request fails before the search begins.
     let gpus = others(home.gpu(), &asked.also_gpus)?;
+    let searched = &Request {
+        service: service(home.gpu(), asked, searched, target, &of)?,
+        ..searched.clone()
+    };
     let found = search::search(home, searched, watch)?;
     let of = |gpu: &Gpu| {
         of(&TargetRequest {
@@ -45,6 +50,43 @@ pub fn search<P: Borrow<Predictor>>(
     let shapes = found.shapes.iter();
     let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
     Ok(report.with_configs(configs.collect::<Result<_>>()?))
+}
+
+/// What is served after the training; `None` if nothing is.
+fn service<P: Into<Arc<Predictor>>>(
+    home: &Gpu,
+    asked: &SearchRequest,
+    searched: &Request,
+    target: &TargetRequest,
+    of: impl Fn(&TargetRequest) -> Result<P>,
+) -> Result<Option<Service>> {
+    let Some(life) = asked.life(searched, home)? else {
+        return Ok(None);
+    };
+    let gpu = asked.serve_gpu.clone().or(target.gpu.clone());
+    // What answers for the training may not serve.
+    let predictor: Arc<Predictor> = of(&TargetRequest {
+        gpu,
+        model: target.model.clone().filter(|_| asked.serve_gpu.is_none()),
+        framework: None,
+        ..target.clone()
+    })?
+    .into();
+    predictor.gpu().require(life.workload.dtypes())?;
+    let usd_per_gpu_hour = asked.usd_per_gpu_hour.as_ref().map(|prices| {
+        let gpus = [home, predictor.gpu()];
+        prices.check("search", &gpus)?;
+        let prices = prices.of(gpus[0]).zip(prices.of(gpus[1]));
+        prices.map(<[f64; 2]>::from).ok_or_else(|| {
+            let allowed = format!("one price, or those of {} and {}", gpus[0].name, gpus[1].name);
+            Error::field("search", "usd_per_gpu_hour", "of one GPU", &allowed)
+        })
+    });
+    Ok(Some(Service {
+        usd_per_gpu_hour: usd_per_gpu_hour.transpose()?,
+        predictor,
+        life,
+    }))
 }
 
 /// Searches again in every other format and on every other GPU, one after the other.

@@ -15,7 +15,7 @@ mod serve;
 pub(crate) use layouts::interleaves;
 pub use order::{Order, memory_share};
 pub use remedy::{MOST_REMEDY_GPUS, Remedy, remedy};
-pub use serve::{Engine, Engines, Limits, serve};
+pub use serve::{Engine, Engines, Limits, serve, split};
 
 use crate::arch::{Architecture, Dimension, MemoryUse, Offload, Recompute, Workload, memory_use};
 use crate::error::{Error, Result};

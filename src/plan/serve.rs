@@ -132,6 +132,43 @@ pub fn serve(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
     })
 }
 
+/// The engine with the most tokens a second within the limits, of a query that keeps how its GPUs are split; `None` if none keeps
+/// them. It takes as many requests as its memory holds or, within limits, as keep them to a sixth.
+pub fn split(memo: &mut Memo<'_>, arch: &Architecture, query: &Query, limits: &Limits) -> Option<Engine> {
+    let gpu = memo.predictor().gpu();
+    let room = MemoryUse::room(gpu, query.memory_share, false);
+    let mut best: Option<Engine> = None;
+    for work in splits(arch, query, limits, node(gpu)).ok()? {
+        let with = |batch: u64| {
+            let work = Workload { batch, ..work };
+            let memory = filled(arch, limits, &work)?.total();
+            (memory <= room).then_some((work, memory))
+        };
+        let (mut fits, mut over) = (0, MOST_CONCURRENT + 1);
+        while over - fits > 1 {
+            let middle = (fits + over) / 2;
+            *if with(middle).is_some() { &mut fits } else { &mut over } = middle;
+        }
+        let mut tried = |batch: u64| {
+            let (work, memory) = with(batch)?;
+            let engine = timed(memo, arch, limits, &work, memory).ok()?;
+            Some((engine.likelihood() >= limits.confidence, engine))
+        };
+        let mut batch = fits;
+        while let Some((is_kept, engine)) = tried(batch) {
+            if is_kept {
+                let between = (batch < fits).then(|| tried(batch * 7 / 6)).flatten();
+                let finer = between.filter(|(is_kept, _)| *is_kept).map(|(_, engine)| engine);
+                let all = [best, Some(engine), finer].into_iter().flatten();
+                best = all.max_by(|a, b| a.tokens_per_s.total_cmp(&b.tokens_per_s));
+                break;
+            }
+            batch = batch * 3 / 4;
+        }
+    }
+    best
+}
+
 /// Memory of an engine with every cache full; `None` if the engine is not legal.
 fn filled(arch: &Architecture, limits: &Limits, work: &Workload) -> Option<MemoryUse> {
     memory_use(arch, &full(limits, work), &Practice::default()).ok()

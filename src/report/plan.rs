@@ -63,7 +63,7 @@ pub(super) struct LimitKeys {
 }
 
 impl LimitKeys {
-    fn of(limits: &Limits) -> Option<Self> {
+    pub(super) fn of(limits: &Limits) -> Option<Self> {
         limits.first_token.or(limits.token)?;
         Some(Self {
             ttft_us: limits.first_token.map(Seconds::micros),
@@ -254,7 +254,7 @@ impl PlanReport {
             fitting: engines.fitting,
             memory_share: engines.memory_share,
             layouts: layouts
-                .map(|(index, engine)| LayoutKeys::of_engine(subject, gpus, index + 1, engine))
+                .map(|(index, engine)| LayoutKeys::of_engine(subject.usd_per_gpu_hour, gpus, index + 1, engine))
                 .collect(),
             ..PlanKeys::refused(gpus, None)
         });
@@ -348,7 +348,7 @@ impl LayoutKeys {
         }
     }
 
-    fn of_engine(subject: &Subject<'_>, gpus: u64, rank: usize, engine: &Engine) -> Self {
+    pub(super) fn of_engine(usd_per_gpu_hour: Option<f64>, gpus: u64, rank: usize, engine: &Engine) -> Self {
         let end = |time: Seconds, half_width: Option<f64>, sign: f64| {
             half_width.map(|width| time.micros() * (sign * width).exp())
         };
@@ -375,7 +375,7 @@ impl LayoutKeys {
             tokens_per_s_per_gpu_low: engine.tokens_per_s_ends.map(|[low, _]| low / gpus as f64),
             tokens_per_s_per_gpu_high: engine.tokens_per_s_ends.map(|[_, high]| high / gpus as f64),
             memory_bytes: engine.memory.bytes(),
-            usd_per_million_tokens: usd_per_million_tokens(subject.usd_per_gpu_hour, gpus, engine.tokens_per_s),
+            usd_per_million_tokens: usd_per_million_tokens(usd_per_gpu_hour, gpus, engine.tokens_per_s),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::predict::estimate::Tier;
 use crate::predict::step::StepEstimate;
 use crate::report::Basis;
 use crate::report::architecture::ArchitectureShape;
+use crate::report::plan::{LayoutKeys, LimitKeys};
 use crate::search::Found;
 use crate::search::Free;
 use crate::search::FrontPoint;
@@ -18,10 +19,11 @@ use crate::search::GAP;
 use crate::search::Method;
 use crate::search::Recommendation;
 use crate::search::Request;
-use crate::search::Sizes;
 use crate::search::StopReason;
 use crate::search::bounds::Quantity;
-use crate::search::goal::{Objective, Outcome};
+use crate::search::goal::{LEAST_TOKENS, Objective, Outcome};
+use crate::search::{ComputeOptimal, Life, Served, Service, Sizes};
+use crate::units::Seconds;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -91,6 +93,10 @@ pub(super) struct RequestKeys {
     pub objective: Objective,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_gpu_hours: Option<f64>,
+    /// What is served after the training, at the cost of the same budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub serve: Option<LifeKeys>,
     /// The loss to reach, on the scale of the law gemstones-annealed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_loss_nats: Option<f64>,
@@ -104,6 +110,84 @@ pub(super) struct RequestKeys {
     /// Query heads per key head, where only one can be written as a config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_group: Option<u64>,
+}
+
+/// What is served after the training.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = ServedLife)]
+pub(super) struct LifeKeys {
+    pub gpu: String,
+    /// Tokens generated over the whole life.
+    pub tokens: f64,
+    /// Tokens of a prompt.
+    pub prompt: u64,
+    /// Tokens that a request generates.
+    pub output: u64,
+    pub format: &'static str,
+    /// What latencies are held against; absent where there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub limits: Option<LimitKeys>,
+    /// Prices of a GPU of the training and of serving; without them an hour of each costs the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub usd_per_gpu_hour: Option<[f64; 2]>,
+}
+
+impl From<&Service> for LifeKeys {
+    fn from(service: &Service) -> Self {
+        let Life {
+            tokens,
+            limits,
+            workload,
+            ..
+        } = &service.life;
+        Self {
+            gpu: service.predictor.gpu().name.clone(),
+            tokens: *tokens,
+            prompt: limits.prompt,
+            output: limits.output,
+            format: workload.format_name(),
+            limits: LimitKeys::of(limits),
+            usd_per_gpu_hour: service.usd_per_gpu_hour,
+        }
+    }
+}
+
+/// What serving a model over its life takes.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = ServingCost)]
+pub(super) struct ServingKeys {
+    pub gpu_hours: f64,
+    /// The ends of its 90 % interval.
+    pub gpu_hours_low: f64,
+    pub gpu_hours_high: f64,
+    pub gpu_hours_per_million_tokens: f64,
+    /// Prices of training and serving together, where GPUs have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub usd_with_training: Option<f64>,
+    /// The engines.
+    pub engine: LayoutKeys,
+}
+
+impl ServingKeys {
+    fn new(service: &Service, served: &Served, training: Option<Seconds>) -> Self {
+        let gpu_hours = served.gpu_time.secs() / HOUR;
+        let factor = served.half_width.exp();
+        let prices = service.usd_per_gpu_hour;
+        let usd = prices
+            .zip(training)
+            .map(|([of_training, of_serving], training)| of_training * training.secs() / HOUR + of_serving * gpu_hours);
+        Self {
+            gpu_hours,
+            gpu_hours_low: gpu_hours / factor,
+            gpu_hours_high: gpu_hours * factor,
+            gpu_hours_per_million_tokens: gpu_hours / service.life.tokens * 1e6,
+            usd_with_training: usd.filter(|usd| usd.is_finite()),
+            engine: LayoutKeys::of_engine(prices.map(|[_, of_serving]| of_serving), served.gpus, 1, &served.engine),
+        }
+    }
 }
 
 /// The model that gains are reported against, under the same workload.
@@ -252,7 +336,7 @@ pub(super) struct LossKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = SearchOutcome)]
 pub(super) struct OutcomeKeys {
-    /// Tokens that it is trained on; absent where no number of them reaches the target.
+    /// Tokens that it is trained on; absent where no number of them reaches the target, or serving leaves none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -273,13 +357,18 @@ pub(super) struct OutcomeKeys {
     pub loss_nats: BTreeMap<String, f64>,
     pub evidence: Evidence,
     pub reasons: Vec<Reason>,
+    /// What serving it takes, where it is served after the training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub serving: Option<ServingKeys>,
 }
 
-impl From<&Outcome> for OutcomeKeys {
-    fn from(outcome: &Outcome) -> Self {
+impl OutcomeKeys {
+    fn new(request: &Request, outcome: &Outcome, shape: &Recommendation) -> Self {
+        let served = request.service.as_ref().zip(shape.served.as_ref());
         let [behind, behind_low, behind_high] = outcome.behind;
         Self {
-            tokens: Some(outcome.tokens).filter(|tokens| tokens.is_finite()),
+            tokens: Some(outcome.tokens).filter(|tokens| tokens.is_finite() && *tokens > LEAST_TOKENS),
             gpu_hours: outcome
                 .gpu_time
                 .map(|time| time.secs() / HOUR)
@@ -293,6 +382,7 @@ impl From<&Outcome> for OutcomeKeys {
             loss_nats: outcome.losses.clone(),
             evidence: outcome.evidence,
             reasons: outcome.reasons.clone(),
+            serving: served.map(|(service, served)| ServingKeys::new(service, served, outcome.gpu_time)),
         }
     }
 }
@@ -306,6 +396,48 @@ pub(super) struct SizesKeys {
     pub parameters_high: f64,
     /// The best shape of each size that was tried, by rising parameters.
     pub points: Vec<SizeKeys>,
+    /// The size that reaches the loss of the first shape with the least training by Chinchilla's law (Hoffmann et al.), where models
+    /// are served after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub compute_optimal: Option<ComputeOptimalKeys>,
+}
+
+/// The size that is best for the training alone.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = ComputeOptimal)]
+pub(super) struct ComputeOptimalKeys {
+    pub parameters: u64,
+    pub shape: ArchitectureShape,
+    /// Tokens until it has the loss of the first shape.
+    pub tokens: f64,
+    /// GPU-hours of its training.
+    pub gpu_hours: f64,
+    pub serving: ServingKeys,
+    /// Its cost of training and serving over that of the first shape.
+    pub cost_over_best: f64,
+    /// Tokens served from which on the first shape costs less; absent if it always or never does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub even_at_tokens: Option<f64>,
+}
+
+impl ComputeOptimalKeys {
+    fn new(found: &Found, sizes: &Sizes, optimal: &ComputeOptimal) -> Option<Self> {
+        let point = &sizes.points[optimal.point];
+        let (best, service) = (&found.shapes[0], found.request.service.as_ref()?);
+        let cost = |gpu_time: Seconds, shape: &Recommendation| Some(gpu_time + shape.served.as_ref()?.cost);
+        let of_best = cost(best.outcome.as_ref()?.gpu_time?, best)?;
+        Some(Self {
+            parameters: point.parameters,
+            shape: ArchitectureShape::from(&point.best.ranked.architecture),
+            tokens: optimal.tokens,
+            gpu_hours: optimal.gpu_time.secs() / HOUR,
+            serving: ServingKeys::new(service, point.best.served.as_ref()?, Some(optimal.gpu_time)),
+            cost_over_best: cost(optimal.gpu_time, &point.best)? / of_best,
+            even_at_tokens: optimal.even_at_tokens,
+        })
+    }
 }
 
 /// The best shape of one size.
@@ -317,18 +449,21 @@ pub(super) struct SizeKeys {
     pub outcome: OutcomeKeys,
 }
 
-impl From<&Sizes> for SizesKeys {
-    fn from(sizes: &Sizes) -> Self {
+impl SizesKeys {
+    fn new(found: &Found, sizes: &Sizes) -> Self {
         let points = sizes.points.iter().map(|point| SizeKeys {
             parameters: point.parameters,
             shape: ArchitectureShape::from(&point.best.ranked.architecture),
             tokens_per_s_per_gpu: point.best.step.tokens_per_s_per_gpu(),
-            outcome: OutcomeKeys::from(&point.outcome),
+            outcome: OutcomeKeys::new(&found.request, &point.outcome, &point.best),
         });
         Self {
             parameters_low: sizes.range[0],
             parameters_high: sizes.range[1],
             points: points.collect(),
+            compute_optimal: sizes
+                .compute_optimal
+                .and_then(|optimal| ComputeOptimalKeys::new(found, sizes, &optimal)),
         }
     }
 }
@@ -476,6 +611,7 @@ impl SearchReport {
                     .goal
                     .and_then(|goal| goal.gpu_time)
                     .map(|time| time.secs() / HOUR),
+                serve: request.service.as_ref().map(LifeKeys::from),
                 target_loss_nats: request.goal.and_then(|goal| goal.target_loss),
                 relaxed: request.relaxed.iter().copied().map(Quantity::name).collect(),
                 free: request
@@ -515,7 +651,7 @@ impl SearchReport {
             pareto_front: found.front.iter().map(|point| PointKeys::new(found, point)).collect(),
             search: MethodKeys::new(found),
             elsewhere: Vec::new(),
-            sizes: found.sizes.as_ref().map(SizesKeys::from),
+            sizes: found.sizes.as_ref().map(|sizes| SizesKeys::new(found, sizes)),
             configs: Vec::new(),
         }
     }
@@ -596,7 +732,10 @@ impl ShapeKeys {
                 .collect(),
             won: won(found, shape),
             loss: LossKeys::from(&shape.loss),
-            outcome: shape.outcome.as_ref().map(OutcomeKeys::from),
+            outcome: shape
+                .outcome
+                .as_ref()
+                .map(|outcome| OutcomeKeys::new(&found.request, outcome, shape)),
             tier: step.main_tier(),
             tier_shares: Tier::ALL
                 .into_iter()

@@ -11,13 +11,13 @@ use crate::report::plot::Axis;
 use crate::report::plot::Band;
 use crate::report::plot::Chart;
 use crate::report::plot::Series;
-use crate::report::search::LossKeys;
 use crate::report::search::OutcomeKeys;
 use crate::report::search::PointKeys;
 use crate::report::search::SearchReport;
 use crate::report::search::ShapeKeys;
+use crate::report::search::{LifeKeys, LossKeys, ServingKeys};
 use crate::report::signed;
-use crate::report::table::{bad, good, left, right, table};
+use crate::report::table::{bad, filled, good, left, right, table};
 use crate::report::tokens;
 use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective};
@@ -208,10 +208,12 @@ impl SearchReport {
                 (None, None) => format!("{} billion tokens", significant(request.tokens / 1e9)),
             };
             lines.push(format!(
-                "objective {} for {of}; tokens are throughput times GPU time, one learning rate schedule over all of them",
-                request.objective
+                "objective {} for {of}{}; tokens are throughput times GPU time, one learning rate schedule over all of them",
+                request.objective,
+                if request.serve.is_some() { " of training and serving" } else { "" },
             ));
         }
+        lines.extend(request.serve.as_ref().map(LifeKeys::text));
         for (name, choices) in &request.free {
             if let (Some(least), Some(most)) = (choices.first(), choices.last()) {
                 lines.push(format!("free: {name} from {least} to {most} in powers of two"));
@@ -295,7 +297,29 @@ impl SearchReport {
             self.outcome_table("size (shape)", points),
             billions(sizes.parameters_low),
             billions(sizes.parameters_high)
-        )
+        ) + &self.compute_optimal().unwrap_or_default()
+    }
+
+    /// What the size takes over the life that is best for the training alone.
+    fn compute_optimal(&self) -> Option<String> {
+        let optimal = self.sizes.as_ref()?.compute_optimal.as_ref()?;
+        let even = optimal.even_at_tokens.map(|tokens| {
+            format!(
+                "; it would cost less below {} billion tokens served",
+                significant(tokens / 1e9)
+            )
+        });
+        Some(format!(
+            "Compute-optimal (Chinchilla) for the loss of the first shape below: {} ({} x {}) after {}B tokens, {} GPU-hours of training and {} of serving, {:.2} times its cost over the life{}.\n",
+            billions(optimal.parameters),
+            optimal.shape.layers,
+            optimal.shape.hidden,
+            significant(optimal.tokens / 1e9),
+            significant(optimal.gpu_hours),
+            significant(optimal.serving.gpu_hours),
+            optimal.cost_over_best,
+            even.unwrap_or_default(),
+        ))
     }
 
     /// What the shapes reach under an objective.
@@ -317,7 +341,10 @@ impl SearchReport {
                 each.join(", ")
             )
         });
-        table + &losses.unwrap_or_default()
+        let serving = first
+            .and_then(|outcome| outcome.serving.as_ref())
+            .map(ServingKeys::text);
+        table + &losses.unwrap_or_default() + &serving.unwrap_or_default()
     }
 
     fn outcome_table<'a>(&self, what: &str, rows: impl Iterator<Item = (String, &'a OutcomeKeys)>) -> String {
@@ -327,10 +354,17 @@ impl SearchReport {
         } else {
             "behind the best, 10^-3 nats (90 %)"
         };
+        let price = match self.request.serve.as_ref().and_then(|life| life.usd_per_gpu_hour) {
+            Some(_) => "USD per M tokens",
+            None => "GPU-hours per M tokens",
+        };
         let headings = [
             left(what),
             right("tokens"),
             right("GPU-hours"),
+            right("serving"),
+            right("90 %").minor(2),
+            right(price),
             left(behind),
             right("beats it"),
             right("best of all"),
@@ -343,15 +377,26 @@ impl SearchReport {
                 false => format!("{behind:+.1}"),
             };
             let is_best = outcome.behind == 0.0 && outcome.beats_best == 0.0;
+            let serving = outcome.serving.as_ref();
+            let hours = |of: fn(&ServingKeys) -> f64| serving.map(|serving| significant(of(serving)));
+            let ends = [hours(|one| one.gpu_hours_low), hours(|one| one.gpu_hours_high)];
+            let price = |serving: &ServingKeys| {
+                let usd = serving.engine.usd_per_million_tokens;
+                significant(usd.unwrap_or(serving.gpu_hours_per_million_tokens))
+            };
             [
                 name,
                 outcome.tokens.map_or_else(
-                    || "not reached".to_owned(),
+                    || if is_time { "not reached" } else { "none left" }.to_owned(),
                     |tokens| format!("{}B", significant(tokens / 1e9)),
                 ),
                 outcome.gpu_hours.map_or_else(|| "-".to_owned(), significant),
+                hours(|one| one.gpu_hours).unwrap_or_default(),
+                ends.map(Option::unwrap_or_default).join(" to ").trim().to_owned(),
+                serving.map(price).unwrap_or_default(),
                 match is_best {
                     true => "best".to_owned(),
+                    false if outcome.tokens.is_none() && !is_time => none(),
                     false => format!(
                         "{} ({} to {})",
                         value(outcome.behind),
@@ -364,7 +409,7 @@ impl SearchReport {
                 if outcome.ties { "tie" } else { "" }.to_owned(),
             ]
         });
-        table(headings, rows)
+        filled(headings, rows)
     }
 
     fn ranking(&self) -> String {
@@ -656,6 +701,55 @@ impl SearchReport {
             ]
         });
         table(headings, shown)
+    }
+}
+
+impl LifeKeys {
+    fn text(&self) -> String {
+        let prices = match self.usd_per_gpu_hour {
+            Some([training, serving]) => {
+                format!("a GPU-hour of training costs {training} USD, one of serving {serving}")
+            }
+            None => "GPU-hours of training and serving cost the same (`--usd-per-gpu-hour`)".to_owned(),
+        };
+        format!(
+            "served after it: {}B tokens generated in {} on {}, {} to a prompt of {}; {prices}",
+            significant(self.tokens / 1e9),
+            self.format,
+            self.gpu,
+            grouped(self.output),
+            grouped(self.prompt),
+        )
+    }
+}
+
+impl ServingKeys {
+    fn text(&self) -> String {
+        let engine = &self.engine;
+        let work = &engine.workload;
+        let kept = |probability: Option<f64>| {
+            probability.map_or_else(String::new, |kept| format!(" (kept with {})", percent(kept)))
+        };
+        let latency = engine.request.as_ref().map(|request| {
+            format!(
+                "first token after {} ms{}, each further one after {} ms{}",
+                significant(request.ttft_us / 1e3),
+                kept(request.ttft_kept_probability),
+                significant(request.tpot_us.unwrap_or_default() / 1e3),
+                kept(request.tpot_kept_probability),
+            )
+        });
+        let usd = self
+            .usd_with_training
+            .map(|usd| format!("; training and serving cost {} USD", significant(usd)));
+        format!(
+            "Engines of the first: {}, {} requests in flight each, {} tokens/s per GPU, {}{}.\n",
+            layout_text(work),
+            grouped(work.batch),
+            tokens(engine.tokens_per_s_per_gpu),
+            latency.unwrap_or_default(),
+            usd.unwrap_or_default()
+        )
     }
 }
 

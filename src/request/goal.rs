@@ -86,6 +86,60 @@ impl PartialSchema for GpuTime {
 
 impl ToSchema for GpuTime {}
 
+/// Tokens that a model generates in its life.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ServedTokens(pub f64);
+
+impl ServedTokens {
+    const ALLOWED: &'static str = "tokens up to 1e18, such as `4T tokens` or `2T tokens/year for 2 years`";
+}
+
+impl FromStr for ServedTokens {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const TIMES: [(&str, f64); 4] = [("day", 1.0), ("week", 7.0), ("month", 365.25 / 12.0), ("year", 365.25)];
+        let days = |text: &str| {
+            let text = text.trim().trim_end_matches('s');
+            let is_named = TIMES.iter().any(|(unit, _)| text.ends_with(unit));
+            number::with_unit(text, &TIMES).filter(|_| is_named)
+        };
+        let count = |text: &str| {
+            number::with_unit(
+                text.trim().trim_end_matches('s').trim_end_matches("token"),
+                &number::DECIMAL,
+            )
+        };
+        let lower = text.to_ascii_lowercase();
+        let total = match (lower.split_once(" for "), lower.split_once('/')) {
+            (None, None) => count(&lower),
+            (Some((rate, span)), Some(_)) => rate
+                .split_once('/')
+                .and_then(|(tokens, unit)| Some(count(tokens)? / days(&format!("1 {unit}"))? * days(span)?)),
+            _ => None,
+        };
+        let total = total.filter(|total| (1.0..=1e18).contains(total));
+        total.map(Self).ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+    }
+}
+
+impl<'de> Deserialize<'de> for ServedTokens {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = String::deserialize(deserializer)?.parse();
+        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
+    }
+}
+
+impl PartialSchema for ServedTokens {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let text = text.description(Some(Self::ALLOWED));
+        text.examples(["2T tokens/year for 2 years"]).into()
+    }
+}
+
+impl ToSchema for ServedTokens {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +159,30 @@ mod tests {
         for text in ["1000", "1000 hours", "gpu-hours", "-1 gpu-hours", "0 gpu-hours", "$100"] {
             let refusal = text.parse::<GpuTime>().unwrap_err();
             assert!(refusal.contains("1000 gpu-hours"), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn tokens_of_a_life_are_a_total_or_a_rate_over_a_time() {
+        for (text, tokens) in [
+            ("4T tokens", 4e12),
+            ("4e12", 4e12),
+            ("2T tokens/year for 2 years", 4e12),
+            ("1 token/day for 1 week", 7.0),
+            ("100B tokens / month for 1 year", 1.2e12),
+        ] {
+            let ServedTokens(read) = text.parse().unwrap();
+            assert!((read / tokens - 1.0).abs() < 1e-9, "{text}: {read}");
+        }
+        for text in [
+            "",
+            "2T tokens/year",
+            "2T tokens for 2 years",
+            "2T tokens/user for 2 years",
+            "-1",
+            "1e19",
+        ] {
+            assert!(text.parse::<ServedTokens>().is_err(), "{text}");
         }
     }
 

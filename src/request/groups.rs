@@ -13,12 +13,12 @@ pub const GROUPS: [Group; 7] = [
     ),
     (
         "Search",
-        "objective budget",
-        "target_loss free relax also_gpus also_dtypes exhaustive seed",
+        "objective budget serve",
+        "target_loss serve_gpu serve_dtype free relax also_gpus also_dtypes exhaustive seed",
     ),
     (
         "Workload",
-        "mode batch seq seq_q seq_kv context causal output concurrency ttft_ms tpot_ms global_batch tokens dtype",
+        "mode batch seq seq_q seq_kv context causal prompt output concurrency ttft_ms tpot_ms global_batch tokens dtype",
         "recipe confidence pass attention router_load microbatches autocast",
     ),
     (
@@ -65,6 +65,9 @@ top_k Experts per token
 dense_layers Dense layers
 window_layers Windowed layers
 kv_lora_rank Latent size
+serve Tokens served
+serve_gpu Serving GPU
+serve_dtype Format of serving
 free Also varied
 relax Relaxed bounds
 also_gpus Also on GPUs
@@ -74,6 +77,7 @@ seq Tokens per sequence
 seq_q Query tokens
 seq_kv Key tokens
 context Cached tokens
+prompt Tokens of a prompt
 output Generated tokens
 concurrency Concurrent requests
 ttft_ms First token within (ms)

@@ -33,7 +33,7 @@ mod target;
 mod workload;
 
 pub use calibrate::{CalibrateRequest, MeasuredRun};
-pub use goal::GpuTime;
+pub use goal::{GpuTime, ServedTokens};
 pub use graph::{GraphRequest, OperatorList};
 pub use groups::{GROUPS, Group, group, label};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};

@@ -23,7 +23,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// Default number of tokens that a request generates.
-const USUAL_OUTPUT: u64 = 512;
+pub(super) const USUAL_OUTPUT: u64 = 512;
 
 /// Numbers of GPUs: one, or START:END in doublings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -491,16 +491,13 @@ impl PlanRequest {
             memory_share,
             top: self.top as usize,
         });
-        let milliseconds = |limit: Option<f64>| limit.map(|ms| Seconds::from_secs(ms * 1e-3));
         Ok(Planned {
             queries: queries.collect(),
             limits: serves.then_some(Limits {
                 prompt: seq,
                 output,
                 concurrency,
-                first_token: milliseconds(self.ttft_ms),
-                token: milliseconds(self.tpot_ms),
-                confidence: self.confidence.unwrap_or(Limits::USUAL_CONFIDENCE),
+                ..limits(self.ttft_ms, self.tpot_ms, self.confidence)
             }),
         })
     }
@@ -568,8 +565,21 @@ impl PlanRequest {
     }
 }
 
+/// These limits of requests of any length.
+pub(super) fn limits(ttft_ms: Option<f64>, tpot_ms: Option<f64>, confidence: Option<f64>) -> Limits {
+    let milliseconds = |limit: Option<f64>| limit.map(|ms| Seconds::from_secs(ms * 1e-3));
+    Limits {
+        prompt: 0,
+        output: 0,
+        concurrency: None,
+        first_token: milliseconds(ttft_ms),
+        token: milliseconds(tpot_ms),
+        confidence: confidence.unwrap_or(Limits::USUAL_CONFIDENCE),
+    }
+}
+
 /// The share of a GPU's memory that servers take: vLLM's default of `--gpu-memory-utilization`.
-const SERVING_MEMORY_SHARE: f64 = 0.9;
+pub(super) const SERVING_MEMORY_SHARE: f64 = 0.9;
 
 fn is_share(share: &f64) -> bool {
     (0.1..=1.0).contains(share)
@@ -586,12 +596,12 @@ fn is_probability(share: &f64) -> bool {
 }
 
 #[cfg(feature = "cli")]
-fn probability(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn probability(text: &str) -> std::result::Result<f64, String> {
     let read = number::fraction(text).filter(is_probability);
     read.ok_or_else(|| "allowed: a fraction from 0.5 to 0.99".to_owned())
 }
 
-fn confidence<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
+pub(super) fn confidence<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
     optional(deserializer, is_probability, "a fraction from 0.5 to 0.99")
 }
 
@@ -600,7 +610,7 @@ fn is_limit(ms: &f64) -> bool {
 }
 
 #[cfg(feature = "cli")]
-fn milliseconds(text: &str) -> std::result::Result<f64, String> {
+pub(super) fn milliseconds(text: &str) -> std::result::Result<f64, String> {
     let read = number::with_unit(text, &[("ms", 1.0), ("s", 1e3)]).filter(is_limit);
     read.ok_or_else(|| "allowed: milliseconds above 0".to_owned())
 }
@@ -621,7 +631,7 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<O
     optional(deserializer, is_share, "a fraction from 0.1 to 1")
 }
 
-fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
+pub(super) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
     optional(deserializer, is_limit, "milliseconds above 0")
 }
 

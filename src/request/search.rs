@@ -1,5 +1,8 @@
 //! The fastest architecture for a number of parameters.
 
+use super::plan::{SERVING_MEMORY_SHARE, USUAL_OUTPUT, confidence, limit, limits};
+#[cfg(feature = "cli")]
+use super::plan::{milliseconds, probability};
 use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::MlpKind;
@@ -7,18 +10,22 @@ use crate::arch::Mode;
 use crate::arch::Moe;
 use crate::arch::Stated;
 use crate::arch::config_json;
+use crate::arch::{Recipe, Workload};
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
+use crate::plan::Limits;
 use crate::request::ArchitectureRequest;
 use crate::request::Size;
 use crate::request::Sizes;
 use crate::request::WorkloadRequest;
 use crate::request::number;
-use crate::request::{GpuTime, Tokens};
+use crate::request::workload::USUAL_SEQUENCE;
+use crate::request::{GpuPrices, GpuTime, ServedTokens, Tokens};
 use crate::search;
 use crate::search::Free;
+use crate::search::Life;
 use crate::search::Method;
 use crate::search::PARAMETERS;
 use crate::search::Request;
@@ -59,12 +66,11 @@ pub struct SearchRequest {
     pub params: Option<Parameters>,
     /// What to look for: the most tokens per second that cost no loss against the baseline, the most whatever they cost, the
     /// lowest loss for a budget or a number of tokens, or the shortest time to a loss. Without params the last two find the
-    /// size, too.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
-    #[serde(default)]
-    #[schema(default = "equal-loss")]
-    pub objective: Objective,
-    /// GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the objective loss.
+    /// size, too [default: loss with budget, train-time with target_loss, else equal-loss].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub objective: Option<Objective>,
+    /// GPU time of one training run, with serve of training and serving, such as `1000 gpu-hours` or `50 gpu-days`, for the objective
+    /// loss.
     #[cfg_attr(feature = "cli", arg(long, value_name = "TIME"))]
     pub budget: Option<GpuTime>,
     /// Tokens that losses are compared after; for the objective train-time those after which the baseline has the loss
@@ -76,6 +82,40 @@ pub struct SearchRequest {
     #[serde(default, deserialize_with = "some_loss")]
     #[schema(minimum = 0.5, maximum = 20)]
     pub target_loss: Option<f64>,
+    /// Tokens that the model generates after its training, such as `2T tokens/year for 2 years`: budget and time are then those of
+    /// training and serving together.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
+    pub serve: Option<ServedTokens>,
+    /// The GPU that serves [default: that of the training].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GPU"))]
+    pub serve_gpu: Option<String>,
+    /// Number format of serving [default: that of the training].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FORMAT"))]
+    pub serve_dtype: Option<Dtype>,
+    /// Tokens of a served prompt [default: 4096].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "S", visible_alias = "isl"))]
+    pub prompt: Option<Size>,
+    /// Tokens that a request generates [default: 512].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "T", visible_alias = "osl"))]
+    pub output: Option<Size>,
+    /// The longest time to the first token of a request, in ms.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
+    #[serde(default, deserialize_with = "limit")]
+    #[schema(exclusive_minimum = 0.0)]
+    pub ttft_ms: Option<f64>,
+    /// The longest time per further token of a request, in ms.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
+    #[serde(default, deserialize_with = "limit")]
+    #[schema(exclusive_minimum = 0.0)]
+    pub tpot_ms: Option<f64>,
+    /// The least probability with which the times keep their limits [default: 0.5: the expected times keep them].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = probability))]
+    #[serde(default, deserialize_with = "confidence")]
+    #[schema(minimum = 0.5, maximum = 0.99)]
+    pub confidence: Option<f64>,
+    /// Price of one GPU for an hour, in US dollars: one for training and serving, or one for each such as h100=2.5,h200=3.5.
+    #[cfg_attr(feature = "cli", arg(long, value_name = "USD|GPU=USD,…"))]
+    pub usd_per_gpu_hour: Option<GpuPrices>,
     /// What params counts: all parameters, those of the layers and the final norm, or those that a token meets.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
@@ -198,24 +238,86 @@ pub struct SearchRequest {
 }
 
 impl SearchRequest {
+    fn objective(&self) -> Objective {
+        self.objective.unwrap_or(match (self.budget, self.target_loss) {
+            (Some(_), _) => Objective::Loss,
+            (None, Some(_)) => Objective::TrainTime,
+            (None, None) => Objective::EqualLoss,
+        })
+    }
+
     /// What to reach instead of throughput; fails where a size or a budget is missing or has no meaning.
     fn goal(&self) -> Result<Option<Goal>> {
-        if matches!(self.objective, Objective::EqualLoss | Objective::Throughput) {
-            let budget = self.budget.map(|_| "budget");
-            if let Some(field) = budget.or(self.target_loss.map(|_| "target_loss")) {
-                let allowed = format!(
-                    "nothing for the objective {}; loss and train-time take it",
-                    self.objective
-                );
+        let objective = self.objective();
+        let of_service = [
+            ("serve_gpu", self.serve_gpu.is_some()),
+            ("serve_dtype", self.serve_dtype.is_some()),
+            ("prompt", self.prompt.is_some()),
+            ("output", self.output.is_some()),
+            ("ttft_ms", self.ttft_ms.is_some()),
+            ("tpot_ms", self.tpot_ms.is_some()),
+            ("confidence", self.confidence.is_some()),
+            ("usd_per_gpu_hour", self.usd_per_gpu_hour.is_some()),
+        ];
+        let given = |of: &[(&'static str, bool)]| of.iter().find(|(_, given)| *given).map(|(field, _)| *field);
+        if let Some(field) = given(&of_service).filter(|_| self.serve.is_none()) {
+            return Err(Error::field("search", field, "given", "nothing without serve"));
+        }
+        if matches!(objective, Objective::EqualLoss | Objective::Throughput) {
+            let of_goal = [
+                ("budget", self.budget.is_some()),
+                ("target_loss", self.target_loss.is_some()),
+                ("serve", self.serve.is_some()),
+            ];
+            if let Some(field) = given(&of_goal) {
+                let allowed = format!("nothing for the objective {objective}; loss and train-time take it");
                 return Err(Error::field("search", field, "given", &allowed));
             }
             return Ok(None);
         }
         Ok(Some(Goal {
-            objective: self.objective,
+            objective,
             gpu_time: self.budget.map(|budget| budget.0),
             tokens: self.tokens.map(|tokens| tokens.0),
             target_loss: self.target_loss,
+        }))
+    }
+
+    /// What is served after the training; `None` if nothing is.
+    pub fn life(&self, searched: &Request, gpu: &Gpu) -> Result<Option<Life>> {
+        let Some(ServedTokens(tokens)) = self.serve else {
+            return Ok(None);
+        };
+        if !self.also_gpus.is_empty() {
+            return Err(Error::field("search", "also_gpus", "given", "nothing beside serve"));
+        }
+        let room = searched.base.positions.longest();
+        let (prompt, output) = Sizes::fixed(gpu, |sizes| {
+            let output = sizes
+                .option("output", self.output)
+                .unwrap_or(USUAL_OUTPUT.min(room / 2));
+            let prompt = sizes.option("prompt", self.prompt);
+            Ok((prompt.unwrap_or(USUAL_SEQUENCE.min(room - output)), output))
+        })?;
+        let trained = &searched.workload;
+        let dtype = self.serve_dtype.unwrap_or(trained.dtype);
+        Ok(Some(Life {
+            tokens,
+            limits: Limits {
+                prompt,
+                output,
+                ..limits(self.ttft_ms, self.tpot_ms, self.confidence)
+            },
+            workload: Workload {
+                dtype,
+                recipe: if dtype == trained.dtype {
+                    trained.recipe
+                } else {
+                    Recipe::default()
+                },
+                ..Workload::decode(1, prompt + output / 2)
+            },
+            memory_share: SERVING_MEMORY_SHARE,
         }))
     }
 
@@ -228,7 +330,7 @@ impl SearchRequest {
         }
         let whole_groups = self.export && !groups_can_be_written(&request.base)?;
         request.fixed.kv_group = whole_groups.then_some(1);
-        request.equal_loss = self.objective == Objective::EqualLoss;
+        request.equal_loss = self.objective() == Objective::EqualLoss;
         if like.is_some() {
             return Ok(request);
         }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::loss::law::{Law, Size};
 use crate::loss::{DRAWS, Ensemble, Evidence, Model, Profile, Reason, TIED};
 use crate::random::{Random, fnv1a};
-use crate::search::Request;
+use crate::search::{Request, Served};
 use crate::stats::NORMAL_90;
 use crate::stats::quantile;
 use crate::units::Seconds;
@@ -33,8 +33,17 @@ named_enum! {
 /// The law whose scale an absolute loss is on: the one annealed fit that knows the shape.
 pub const ABSOLUTE_LAW: &str = "gemstones-annealed";
 
+/// The law of what is known as compute-optimal.
+pub const CHINCHILLA: &str = "hoffmann";
+
 /// `ln` of the tokens for a loss which no number of tokens reaches.
 const OUT_OF_REACH: f64 = 60.0;
+
+/// Tokens of a training for which a budget leaves nothing.
+pub const LEAST_TOKENS: f64 = 1.0;
+
+/// Score from which on that is so.
+const UNAFFORDABLE: f64 = 1e6;
 
 /// Hidden width over layers of usual models.
 const USUAL_RATIO: f64 = 80.0;
@@ -44,6 +53,9 @@ const TIE: f64 = 0.2;
 
 /// Nats per token that one unit of `ln` of GPU time is worth at 20 tokens a parameter: a scale for annealing.
 const NATS: f64 = 0.1;
+
+/// `ln` of two GPU times below which they tie.
+pub const TIED_TIME: f64 = TIED / 1e3 / NATS;
 
 /// What is to be reached beside throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,6 +118,9 @@ impl Goal {
             (Objective::EqualLoss | Objective::Throughput, ..) => {
                 wrong("objective", objective, "loss or train-time with a budget")
             }
+            (Objective::Loss, None, ..) if request.service.is_some() => {
+                wrong("serve", "given", "nothing with tokens alone, which cost nothing")
+            }
             _ => Ok(()),
         }
     }
@@ -142,6 +157,14 @@ pub struct Entry<'a> {
     pub per_token: Seconds,
     /// Half widths of the 90 % interval of `ln` of the throughput: of this shape alone, and of all alike.
     pub half_widths: [f64; 2],
+    /// What serving it costs, where it is served; all shapes share the error of that, which a budget of GPU time leaves out.
+    pub serving: Option<&'a Served>,
+}
+
+impl Entry<'_> {
+    fn serving(&self) -> Seconds {
+        self.serving.map_or(Seconds::ZERO, |served| served.cost)
+    }
 }
 
 /// Judges shapes by a goal.
@@ -183,30 +206,38 @@ impl Yardstick {
     }
 
     /// What is minimised, in units of `ln` of time. `cost` is `ln` of the GPU
-    /// time of a token over that at cost 0.
-    pub fn score(&self, arch: &Architecture, cost: f64) -> f64 {
+    /// time of a token over that at cost 0, `serving` the GPU time of its life after training.
+    pub fn score(&self, arch: &Architecture, cost: f64, serving: Seconds) -> f64 {
         let shape = self.profile(arch);
         let more = self.model.middle_cost(&shape);
+        self.score_of(&shape.size, more, cost, serving, OUT_OF_REACH)
+    }
+
+    fn score_of(&self, size: &Size, more: f64, cost: f64, serving: Seconds, out_of_reach: f64) -> f64 {
+        let per_token = self.per_token * cost.exp();
         let weighted =
             |value: &dyn Fn(&Law) -> f64| -> f64 { self.fits.iter().map(|(_, law, weight)| weight * value(law)).sum() };
         match self.goal.objective {
             Objective::TrainTime => {
                 // A law by which the loss is out of reach counts as a very long time.
                 let of_reference = self.of_reference;
-                let tokens = |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
-                weighted(&|law| tokens(law).ln().min(OUT_OF_REACH)) + cost
+                let tokens = |law: &Law| self.tokens_to_target(law, size, more, of_reference) + serving / per_token;
+                weighted(&|law| tokens(law).ln().min(out_of_reach)) + cost
             }
             _ => {
-                let tokens = self.tokens(self.per_token * cost.exp());
-                let loss = weighted(&|law| law.loss(&shape.size, tokens)) + more;
+                let tokens = self.tokens(per_token, serving);
+                if tokens <= LEAST_TOKENS {
+                    return UNAFFORDABLE + serving.secs().ln();
+                }
+                let loss = weighted(&|law| law.loss(size, tokens)) + more;
                 // Equal losses are ordered by speed.
                 loss / NATS + 1e-6 * cost
             }
         }
     }
 
-    /// Tokens until a model of so many parameters in usual proportions has the loss to reach.
-    pub fn usual_tokens(&self, parameters: f64) -> f64 {
+    /// [`Self::score`] of a model of so many parameters in usual proportions; infinite where it cannot be reached.
+    pub fn usual_score(&self, parameters: f64, cost: f64, serving: Seconds) -> f64 {
         let width = (parameters * USUAL_RATIO / 12.0).cbrt();
         let size = Size {
             layers: width / USUAL_RATIO,
@@ -214,19 +245,29 @@ impl Yardstick {
             blocks: parameters,
             embeddings: 2.0 * self.vocab as f64 * width,
         };
-        let tokens = |law: &Law| self.tokens_to_target(law, &size, 0.0, 0.0);
-        let logs = self.fits.iter().map(|(_, law, weight)| weight * tokens(law).ln());
-        logs.sum::<f64>().exp()
+        self.score_of(&size, 0.0, cost, serving, f64::INFINITY)
+    }
+
+    /// Tokens after which a shape has the loss that another has after so many, by [`CHINCHILLA`].
+    pub fn tokens_as_good(&self, arch: &Architecture, other: &Architecture, tokens: f64) -> f64 {
+        let [shape, other] = [arch, other].map(|arch| self.profile(arch));
+        let more = self.model.middle_cost(&shape) - self.model.middle_cost(&other);
+        let fits = &self.model.sizes.fits;
+        let (_, law) = fits
+            .iter()
+            .find(|(name, _)| name == CHINCHILLA)
+            .expect("it is built in");
+        law.tokens(law.loss(&other.size, tokens) - more - law.floor(&shape.size))
     }
 
     fn profile(&self, arch: &Architecture) -> Profile {
         Profile::of(arch, self.vocab, self.reference.format)
     }
 
-    /// Tokens at this GPU time each.
-    fn tokens(&self, per_token: Seconds) -> f64 {
+    /// Tokens at this GPU time each, after what serving takes.
+    fn tokens(&self, per_token: Seconds, serving: Seconds) -> f64 {
         match (self.goal.gpu_time, self.goal.tokens) {
-            (Some(time), _) => time / per_token,
+            (Some(time), _) => ((time - serving) / per_token).max(LEAST_TOKENS),
             (None, tokens) => tokens.unwrap_or(0.0),
         }
     }
@@ -264,13 +305,13 @@ impl Yardstick {
             behind.sort_by(f64::total_cmp);
             let [low, high] = [0.05, 0.95].map(|share| quantile(&behind, share));
             let (scale, tied) = match self.goal.objective {
-                Objective::TrainTime => (1.0, TIED / 1e3 / NATS),
+                Objective::TrainTime => (1.0, TIED_TIME),
                 _ => (1e3, TIED),
             };
             let better = pairs.filter(|(one, best)| one < best).count();
             let beats_best = better as f64 / DRAWS as f64;
             let mean = scale * (means[index] - means[best]);
-            let (tokens, losses) = self.central(&shape, entry.per_token);
+            let (tokens, losses) = self.central(&shape, entry);
             let (evidence, reasons) = self.model.evidence(&shape, &self.reference, tokens);
             let timed = self.goal.gpu_time.is_some() || self.goal.objective == Objective::TrainTime;
             Outcome {
@@ -289,7 +330,7 @@ impl Yardstick {
     }
 
     /// Tokens and the loss by each data set's law, from the fits.
-    fn central(&self, shape: &Profile, per_token: Seconds) -> (f64, BTreeMap<String, f64>) {
+    fn central(&self, shape: &Profile, entry: &Entry<'_>) -> (f64, BTreeMap<String, f64>) {
         let more = self.model.middle_cost(shape);
         let tokens = match self.goal.objective {
             Objective::TrainTime => {
@@ -298,7 +339,7 @@ impl Yardstick {
                 let logs = self.fits.iter().map(|(_, law, weight)| weight * tokens(law).ln());
                 logs.sum::<f64>().exp()
             }
-            _ => self.tokens(per_token),
+            _ => self.tokens(entry.per_token, entry.serving()),
         };
         let mut losses = BTreeMap::new();
         let sets = self.fits.iter().map(|(name, ..)| name.clone());
@@ -324,6 +365,7 @@ impl Yardstick {
         let key = format!("{layers} {hidden} {heads} {kv_heads} {}", mlp.d_ff);
         let mut own = Random::new(fnv1a(key.as_bytes()), "throughput of a shape");
         let mut shared = Random::new(0, "throughput of all shapes");
+        let mut of_engines = Random::new(0, "throughput of all engines");
         let costs = self.model.costs(&shape);
         let of_reference = self.model.costs(&self.reference);
         let left_out = match unexplained {
@@ -335,15 +377,19 @@ impl Yardstick {
                 let [of_shape, of_all] = entry.half_widths;
                 let slower = (own.normal() * of_shape + shared.normal() * of_all) / NORMAL_90;
                 let per_token = entry.per_token * slower.exp();
+                let half_width = entry.serving.map_or(0.0, |served| served.half_width);
+                let dearer = (of_engines.normal() * half_width / NORMAL_90).exp();
                 let law = self.ensemble.law(draw);
                 let more = costs[draw] + left_out[draw];
                 match self.goal.objective {
                     Objective::TrainTime => {
                         let of_reference = of_reference[draw];
                         let tokens = self.tokens_to_target(law, &shape.size, more, of_reference);
+                        let tokens = tokens + entry.serving() * dearer / per_token;
                         tokens.ln().min(OUT_OF_REACH) + per_token.secs().ln()
                     }
-                    _ => law.loss(&shape.size, self.tokens(per_token)) + more,
+                    // How long a run may be is decided before it is known what serving takes.
+                    _ => law.loss(&shape.size, self.tokens(per_token, entry.serving())) + more,
                 }
             })
             .collect()
@@ -378,6 +424,7 @@ mod tests {
                 architecture: model,
                 per_token: Seconds::from_secs(per_token),
                 half_widths: [0.05, 0.1],
+                serving: None,
             };
             (
                 yardstick.draws(&entry, true),
@@ -401,6 +448,7 @@ mod tests {
             architecture: model,
             per_token: Seconds::from_secs(1e-4),
             half_widths: [0.0; 2],
+            serving: None,
         };
         let loss = Yardstick::new(&request, hours(1000.0), Seconds::from_secs(1e-4));
         let reached = loss.outcomes(&[entry()], true).0[0].losses[ABSOLUTE_LAW];
@@ -430,8 +478,24 @@ mod tests {
         };
         let yardstick = Yardstick::new(&request, goal, Seconds::from_secs(1e-5));
         assert!(yardstick.of_reference.abs() > 0.05);
-        let score = yardstick.score(model, 0.0);
+        let score = yardstick.score(model, 0.0, Seconds::ZERO);
         assert!((score - 2e12_f64.ln()).abs() < 1e-6, "{score}");
+    }
+
+    /// Sardana et al. (arXiv 2401.00448), figure 1: where 13 B and 2e12 tokens of inference were planned, 7 B save 17 %.
+    #[test]
+    fn a_smaller_model_saves_what_was_published() {
+        let yardstick = Yardstick::new(&request(), hours(1.0), Seconds::from_secs(1.0));
+        let model = |name: &str| &Preset::find(name).unwrap().architecture;
+        let [small, large] = ["llama-2-7b", "llama-2-13b"].map(model);
+        // Those that 13 B are best trained on by this law.
+        let planned = 0.62e12;
+        let tokens = yardstick.tokens_as_good(small, large, planned);
+        let flops =
+            |arch: &Architecture, tokens: f64| yardstick.profile(arch).size.parameters() * (6.0 * tokens + 2.0 * 2e12);
+        let saved = 1.0 - flops(small, tokens) / flops(large, planned);
+        assert!((saved - 0.17).abs() < 0.02, "{saved} {tokens:e}");
+        assert!((yardstick.tokens_as_good(large, large, planned) / planned - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -24,6 +24,8 @@ mod request;
 
 mod scan;
 
+mod serving;
+
 pub mod shape;
 
 mod layout;
@@ -37,7 +39,8 @@ pub use request::{
     Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY, USUAL_WINDOW,
     usual_architecture,
 };
-pub use sizes::{SizePoint, Sizes};
+pub use serving::{Life, Served, Service};
+pub use sizes::{ComputeOptimal, SizePoint, Sizes};
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
@@ -64,6 +67,7 @@ use crate::search::rank::Ranked;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
+use crate::units::Seconds;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -162,6 +166,8 @@ pub struct Recommendation {
     pub time_to_equal_loss: Option<f64>,
     /// What it reaches, where the search has a goal.
     pub outcome: Option<Outcome>,
+    /// What serving it costs, where it is served after the training.
+    pub served: Option<Served>,
 }
 
 impl Recommendation {
@@ -173,6 +179,7 @@ impl Recommendation {
             architecture: &self.ranked.architecture,
             per_token: self.step.gpu_time_per_token(),
             half_widths: [own, shared],
+            serving: self.served.as_ref(),
         }
     }
 }
@@ -339,14 +346,19 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
     }
     let baseline = baseline?;
     let reference = baseline.gpu_time_per_token();
+    let service = request.service.as_ref();
+    let served = service.map(|service| service.plan(&request.baseline)).transpose()?;
     let yardstick = request.goal.map(|goal| Yardstick::new(&request, goal, reference));
     // Within a budget of time, what the baseline sees in it.
     let budget = request.goal.and_then(|goal| goal.gpu_time);
-    let referee = Referee::new(&request, budget.map(|time| time / reference));
+    let serving = served.as_ref().map_or(Seconds::ZERO, |served| served.cost);
+    let tokens = budget.map(|time| (time - serving) / reference);
+    let referee = Referee::new(&request, tokens.filter(|tokens| *tokens > 0.0));
     let costs_none = request.goal.is_none() && request.equal_loss;
     let scale = Scale {
         reference,
         yardstick: yardstick.as_ref(),
+        service: service.zip(served.as_ref()),
         referee: costs_none.then_some(&referee),
     };
     let lattice = families.iter().map(ShapeFamily::count).sum();
@@ -534,6 +546,8 @@ impl Judge<'_> {
         let (architecture, workload) = space.build(&ranked.candidate.shape);
         let cost = ranked.candidate.cost;
         let outside = space.bounds.outside(&architecture);
+        let service = self.request.service.as_ref();
+        let served = service.map(|service| service.plan(&architecture)).transpose()?;
         Ok(Recommendation {
             findings: judge_all(&architecture, &workload, self.predictor.gpu()),
             gain: self.gain(cost, &architecture),
@@ -548,6 +562,7 @@ impl Judge<'_> {
             workload,
             loss,
             outcome: None,
+            served,
         })
     }
 }

@@ -11,6 +11,7 @@ use crate::predict::Predictor;
 use crate::predict::memo::Memo;
 use crate::search::goal::Yardstick;
 use crate::search::loss::Referee;
+use crate::search::serving::{Counter, Served, Service};
 use crate::search::shape::Shape;
 use crate::search::space::Space;
 use crate::units::Bytes;
@@ -110,6 +111,8 @@ pub struct Scale<'a> {
     pub reference: Seconds,
     /// What makes a score of a cost, where a goal does.
     pub yardstick: Option<&'a Yardstick>,
+    /// What is served after the training, and by engines like these.
+    pub service: Option<(&'a Service, &'a Served)>,
     /// Judges what a shape costs in loss, if it may cost none.
     pub referee: Option<&'a Referee>,
 }
@@ -119,6 +122,7 @@ pub struct Worker<'a> {
     space: &'a Space,
     memo: Memo<'a>,
     scale: Scale<'a>,
+    counter: Option<Counter<'a>>,
     arch: Architecture,
     work: Workload,
     /// What has been seen.
@@ -131,6 +135,7 @@ impl<'a> Worker<'a> {
         Self {
             space,
             memo: Memo::new(predictor),
+            counter: scale.service.map(|(service, served)| service.like(served)),
             scale,
             arch: space.base.clone(),
             work: space.layouts[0],
@@ -164,8 +169,12 @@ impl<'a> Worker<'a> {
         let gpus = self.work.gpus_per_replica() as f64;
         let per_token = cost.time * (gpus / cost.tokens as f64);
         let ln_time = (per_token / self.scale.reference).ln();
+        let serving = match &mut self.counter {
+            Some(counter) => counter.cost(&self.arch)?,
+            None => Seconds::ZERO,
+        };
         let score = match (self.scale.yardstick, self.scale.referee) {
-            (Some(yardstick), _) => yardstick.score(&self.arch, ln_time),
+            (Some(yardstick), _) => yardstick.score(&self.arch, ln_time, serving),
             (None, Some(referee)) => ln_time + referee.penalty(&self.arch),
             (None, None) => ln_time,
         };

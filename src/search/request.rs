@@ -20,6 +20,7 @@ use crate::search::bounds::Quantity;
 use crate::search::free::Free;
 use crate::search::goal::Goal;
 use crate::search::rank;
+use crate::search::serving::Service;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
 
@@ -62,6 +63,8 @@ pub struct Request {
     pub tokens: Option<f64>,
     /// What to reach instead of throughput.
     pub goal: Option<Goal>,
+    /// What is served after the training, at the cost of the same budget.
+    pub service: Option<Service>,
     /// Whether a number of parameters was asked for; else a goal finds it.
     pub sized: bool,
     /// Tokens of the vocabulary; a search pads it.
@@ -199,6 +202,7 @@ impl Request {
             equal_loss: true,
             tokens: None,
             goal: None,
+            service: None,
             sized: true,
             vocab: model.vocab,
             window_size: model.window.map_or(USUAL_WINDOW, |window| window.size),

@@ -1,22 +1,24 @@
 //! The lowest loss of a budget, or the shortest time to a loss, jointly over size and shape.
 
 use crate::error::{Error, Result};
+use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::search::anneal::Effort;
-use crate::search::goal::{Entry, Goal, Objective, Outcome, Yardstick};
+use crate::search::goal::{Entry, Goal, LEAST_TOKENS, Outcome, TIED_TIME, Yardstick};
 use crate::search::{EFFORT, search_of, usual_architecture};
-use crate::search::{Found, PARAMETERS, Progress, Recommendation, Request, StopReason, Watch};
+use crate::search::{Found, Life, PARAMETERS, Progress, Recommendation, Request, StopReason, Watch};
 use crate::stats::{quantile, rounded};
+use crate::units::Seconds;
 use std::ops::ControlFlow;
 
-/// Share of the peak that the first guess of the best size takes for granted.
+/// Shares of the peak that the first guess of the best size takes for granted, in training and prompts and in decoding.
 const USUAL_MFU: f64 = 0.4;
+const USUAL_DECODE_MFU: f64 = 0.1;
 
-/// FLOPs of training at the best size over its parameters squared: 6 a parameter and token, 20 tokens a parameter.
-const FLOPS_A_PARAMETER_SQUARED: f64 = 120.0;
-
-/// Sizes on either side of the guess, a factor of the root of two apart.
+/// Sizes on either side of the guess, a factor of the root of two apart; and above it where a model is served, for which the
+/// compute-optimal size is shown too.
 const ASIDE: i32 = 4;
+const ABOVE_SERVED: i32 = 6;
 
 /// What is spent on one of many sizes.
 const QUICK: Effort = Effort {
@@ -49,12 +51,28 @@ pub struct Sizes {
     pub points: Vec<SizePoint>,
     /// Parameters between which the best size lies in two of three draws.
     pub range: [f64; 2],
+    /// The size that reaches the loss of the answer with the least training by Chinchilla's law, where models are served after it.
+    pub compute_optimal: Option<ComputeOptimal>,
+}
+
+/// What a size takes that is best for the training alone.
+#[derive(Clone, Copy, Debug)]
+pub struct ComputeOptimal {
+    /// Its place in [`Sizes::points`].
+    pub point: usize,
+    /// Tokens until it has the loss of the answer.
+    pub tokens: f64,
+    /// GPU time of its training.
+    pub gpu_time: Seconds,
+    /// Tokens served from which on the answer costs less over the life; `None` if it always or never does.
+    pub even_at_tokens: Option<f64>,
 }
 
 /// Searches the sizes around the best one, then that one thoroughly.
 pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch: &Watch<'_>) -> Result<Found> {
     let middle = first_guess(predictor, request, goal)?;
-    let factors = (-ASIDE..=ASIDE).map(|step| f64::powf(2.0, f64::from(step) / 2.0));
+    let above = if request.service.is_some() { ABOVE_SERVED } else { ASIDE };
+    let factors = (-ASIDE..=above).map(|step| f64::powf(2.0, f64::from(step) / 2.0));
     let sizes: Vec<u64> = factors
         .map(|factor| rounded(middle * factor, 2) as u64)
         .filter(|size| (PARAMETERS.0..=PARAMETERS.1).contains(size))
@@ -118,7 +136,45 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
         }
         answer => answer?,
     };
+    let best = &answer.shapes[0];
+    if let (Some(outcome), Some(served)) = (&best.outcome, &best.served)
+        && outcome.tokens <= LEAST_TOKENS
+    {
+        return Err(Error::infeasible(format!(
+            "search: serving alone takes {:.0} GPU-hours with {} parameters, more than the budget; fewer tokens served or more \
+             GPU time would leave some for the training",
+            served.gpu_time.secs() / 3600.0,
+            answer.request.parameters
+        )));
+    }
+    let compute_optimal = request.service.as_ref().and_then(|service| {
+        let tokens = best.outcome.as_ref()?.tokens;
+        let as_good = |arch| yardstick.tokens_as_good(arch, &best.ranked.architecture, tokens);
+        let trained = bests().map(|one| {
+            let tokens = as_good(&one.ranked.architecture);
+            (tokens, one.step.gpu_time_per_token() * tokens)
+        });
+        let trained: Vec<_> = trained.collect();
+        let least = trained
+            .iter()
+            .map(|(_, time)| time.secs())
+            .fold(f64::INFINITY, f64::min);
+        // Of sizes that tie the smallest, which costs least to serve.
+        let point = trained
+            .iter()
+            .position(|(_, time)| time.secs() <= least * TIED_TIME.exp())?;
+        let (tokens, gpu_time) = trained[point];
+        let saved = best.step.gpu_time_per_token() * best.outcome.as_ref()?.tokens - gpu_time;
+        let more = found[point].1.shapes[0].served.as_ref()?.cost - best.served.as_ref()?.cost;
+        Some(ComputeOptimal {
+            point,
+            tokens,
+            gpu_time,
+            even_at_tokens: Some(service.life.tokens * (saved / more)).filter(|tokens| *tokens > 0.0),
+        })
+    });
     answer.sizes = Some(Sizes {
+        compute_optimal,
         points: found
             .into_iter()
             .zip(outcomes)
@@ -151,25 +207,34 @@ fn of_size(request: &Request, parameters: u64) -> Request {
     }
 }
 
-/// The size that a usual share of the peak and 20 tokens a parameter are best for.
+/// The size that is best at usual shares of the peak in training and in serving.
 fn first_guess(predictor: &Predictor, request: &Request, goal: Goal) -> Result<f64> {
-    let peak = predictor.gpu().nearest_peak(request.workload.dtype).flops_per_sec();
-    let at = |seconds: f64| (seconds * peak * USUAL_MFU / FLOPS_A_PARAMETER_SQUARED).sqrt();
-    if let (Objective::Loss, Some(time)) = (goal.objective, goal.gpu_time) {
-        return Ok(at(time.secs()));
-    }
-    // The time to a loss is shortest for the size that reaches it with the fewest FLOPs.
-    let yardstick = Yardstick::new(request, goal, crate::units::Seconds::from_secs(1.0));
+    let time =
+        |gpu: &Gpu, dtype, mfu, flops: f64| Seconds::from_secs(flops / (gpu.nearest_peak(dtype).flops_per_sec() * mfu));
+    let yardstick = Yardstick::new(request, goal, Seconds::from_secs(1.0));
+    let score = |parameters: f64| {
+        let per_token = time(predictor.gpu(), request.workload.dtype, USUAL_MFU, 6.0 * parameters);
+        let serving = request.service.as_ref().map_or(Seconds::ZERO, |service| {
+            let Life {
+                tokens,
+                limits,
+                workload,
+                ..
+            } = &service.life;
+            let flops = 2.0 * parameters * tokens;
+            let of = |mfu, flops| time(service.predictor.gpu(), workload.dtype, mfu, flops);
+            let prompts = of(USUAL_MFU, flops * limits.prompt as f64 / limits.output as f64);
+            (prompts + of(USUAL_DECODE_MFU, flops)) * service.price_ratio()
+        });
+        yardstick.usual_score(parameters, per_token.secs().ln(), serving)
+    };
     let steps = (0..200).map(|step| 3e7 * f64::powf(1e4, f64::from(step) / 199.0));
-    let flops = |parameters: f64| parameters * yardstick.usual_tokens(parameters);
-    let best = steps
-        .map(|parameters| (parameters, flops(parameters)))
-        .filter(|(_, flops)| flops.is_finite())
-        .min_by(|a, b| a.1.total_cmp(&b.1));
-    let target = goal.target_loss.unwrap_or_default();
+    let scored = steps.map(|parameters| (parameters, score(parameters)));
+    let reached = scored.filter(|(_, score)| score.is_finite());
+    let best = reached.min_by(|a, b| a.1.total_cmp(&b.1));
     best.map(|(parameters, _)| parameters).ok_or_else(|| {
         let allowed = "a loss above what 300 billion parameters reach with any number of tokens";
-        Error::field("search", "target_loss", target, allowed)
+        Error::field("search", "target_loss", goal.target_loss.unwrap_or_default(), allowed)
     })
 }
 

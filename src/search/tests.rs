@@ -383,6 +383,61 @@ fn a_budget_is_answered_with_a_range_of_sizes() {
 }
 
 #[test]
+fn a_budget_over_a_life_is_answered_with_a_smaller_model_trained_for_longer() {
+    let workload = Workload::decode(1, 1024 + 128);
+    let limits = crate::plan::Limits {
+        prompt: 1024,
+        output: 256,
+        concurrency: None,
+        first_token: None,
+        token: Some(Seconds::from_secs(0.02)),
+        confidence: 0.9,
+    };
+    let of = |tokens: f64, usd_per_gpu_hour| {
+        let life = Life {
+            tokens,
+            limits,
+            workload,
+            memory_share: 0.9,
+        };
+        let request = Request {
+            sized: false,
+            goal: Some(goal::Goal {
+                objective: goal::Objective::Loss,
+                gpu_time: Some(Seconds::from_secs(3600.0 * 500.0)),
+                tokens: None,
+                target_loss: None,
+            }),
+            service: Some(Service {
+                predictor: std::sync::Arc::new(predictor("h200")),
+                life,
+                usd_per_gpu_hour,
+            }),
+            method: Method::Anneal { seed: 0 },
+            top: 1,
+            ..request(1_000_000_000, MODES[0])
+        };
+        search(&predictor("h100"), &request, &quiet)
+    };
+    let found = of(1e10, Some([2.0, 4.0])).unwrap();
+    let best = &found.shapes[0];
+    let (outcome, served) = (best.outcome.as_ref().unwrap(), best.served.as_ref().unwrap());
+    assert!((served.cost.secs() / served.gpu_time.secs() - 2.0).abs() < 1e-9);
+    let spent = outcome.gpu_time.unwrap() + served.cost;
+    assert!((spent.secs() / (3600.0 * 500.0) - 1.0).abs() < 1e-9);
+    assert!(served.engine.kept[1].unwrap() >= 0.9);
+    let sizes = found.sizes.unwrap();
+    let optimal = sizes.compute_optimal.unwrap();
+    let point = &sizes.points[optimal.point];
+    assert!(point.parameters > found.request.parameters, "{}", point.parameters);
+    assert!(optimal.tokens < outcome.tokens && optimal.gpu_time < outcome.gpu_time.unwrap());
+    assert!(optimal.gpu_time + point.best.served.as_ref().unwrap().cost > spent);
+    assert!(optimal.even_at_tokens.unwrap() < 1e10);
+    let refused = of(1e14, None).unwrap_err().to_string();
+    assert!(refused.contains("serving alone takes"), "{refused}");
+}
+
+#[test]
 fn a_small_space_is_enumerated_and_a_baseline_fits_and_shares_keys() {
     let request = Request {
         method: Method::Anneal { seed: 1 },

@@ -294,7 +294,26 @@ fn bad_requests_are_told_in_one_sentence() {
             2,
             "this may be what you mean: `--active-params`",
         ),
-        ("search --params 1.3B --budget 1gpu-hour", 2, "`budget` is given"),
+        (
+            "search --params 1.3B --objective throughput --budget 1gpu-hour",
+            2,
+            "`budget` is given",
+        ),
+        (
+            "search --params 1.3B --serve 4T",
+            2,
+            "`serve` is given; allowed: nothing for the objective equal-loss",
+        ),
+        (
+            "search --budget 1gpu-hour --tpot-ms 20",
+            2,
+            "`tpot_ms` is given; allowed: nothing without serve",
+        ),
+        (
+            "search --budget 1gpu-hour --serve 4T --gpu h100 --serve-gpu h200 --usd-per-gpu-hour h100=2",
+            2,
+            "one price, or those of h100 and h200",
+        ),
         (
             "search --params 1.3B --objective train-time --mode decode --target-loss 2.6",
             2,
