@@ -38,7 +38,7 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
             ..target.clone()
         })
     };
-    let elsewhere = elsewhere(home, &gpus, &asked.also_dtypes, searched, of, watch)?;
+    let elsewhere = elsewhere(home, &gpus, asked, searched, of, watch)?;
     let lines = found.shapes[0].step.lines.iter();
     let ops = lines.map(|line| &line.item.op);
     let basis = step_bases(home, found.request.workload.mode, ops)?;
@@ -89,21 +89,31 @@ fn service<P: Into<Arc<Predictor>>>(
     }))
 }
 
-/// Searches again in every other format and on every other GPU, one after the other.
+/// Searches again with every other share of linear attention, in every other format and on every other GPU, one after the other.
 fn elsewhere<P: Borrow<Predictor>>(
     home: &Predictor,
     gpus: &[&'static Gpu],
-    also_dtypes: &[Dtype],
+    asked: &SearchRequest,
     searched: &Request,
     of: impl Fn(&Gpu) -> Result<P>,
     watch: &Watch<'_>,
 ) -> Result<Vec<ElsewhereKeys>> {
     let own = searched.workload.dtype;
     let mut dtypes = vec![own];
-    for dtype in also_dtypes {
+    for dtype in &asked.also_dtypes {
         if !dtypes.contains(dtype) {
             dtypes.push(*dtype);
         }
+    }
+    let shares = asked.linear_share.iter().skip(1);
+    if shares.len() >= MOST_GPUS {
+        let allowed = format!("at most {MOST_GPUS} shares");
+        return Err(Error::field(
+            "search",
+            "linear_share",
+            asked.linear_share.len(),
+            &allowed,
+        ));
     }
     let search = |predictor: &Predictor, dtype: Dtype| {
         let recipe = match dtype == own {
@@ -121,6 +131,10 @@ fn elsewhere<P: Borrow<Predictor>>(
         search::search(predictor, &request, watch)
     };
     let mut all = Vec::new();
+    for &share in shares {
+        let found = search::search(home, &searched.with_linear(asked.linear, share), watch);
+        all.push(ElsewhereKeys::new(home.gpu(), own, found).with_linear(share));
+    }
     for &dtype in &dtypes[1..] {
         all.push(ElsewhereKeys::new(home.gpu(), dtype, search(home, dtype)));
     }

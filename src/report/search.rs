@@ -504,6 +504,10 @@ pub struct ElsewhereKeys {
     pub gpu: String,
     /// Format of the linear maps' operands.
     pub dtype: Dtype,
+    /// Share of the layers with linear attention, where it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub linear_share: Option<f64>,
     /// The shape of rank 1, if any shape was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -531,6 +535,7 @@ pub(super) struct BestKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub gpu_time_to_equal_loss: Option<f64>,
+    pub loss: LossKeys,
     /// What this format costs in loss against 16 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -538,6 +543,14 @@ pub(super) struct BestKeys {
 }
 
 impl ElsewhereKeys {
+    /// The same with another share of linear attention.
+    pub fn with_linear(self, share: f64) -> Self {
+        Self {
+            linear_share: Some(share),
+            ..self
+        }
+    }
+
     /// What a search on this GPU in this format has found.
     pub fn new(gpu: &Gpu, dtype: Dtype, found: Result<Found>) -> Self {
         let best = found.as_ref().ok().map(|found| {
@@ -547,6 +560,7 @@ impl ElsewhereKeys {
                 step,
                 gain,
                 time_to_equal_loss,
+                loss,
                 ..
             } = &found.shapes[0];
             BestKeys {
@@ -557,12 +571,14 @@ impl ElsewhereKeys {
                 memory_bytes: step.memory.total().bytes(),
                 gain: (!found.request.stands_in).then_some(*gain),
                 gpu_time_to_equal_loss: time_to_equal_loss.filter(|time| time.is_finite()),
+                loss: LossKeys::from(loss),
                 format_loss: found.format_loss.as_ref().map(LossKeys::from),
             }
         });
         Self {
             gpu: gpu.name.clone(),
             dtype,
+            linear_share: None,
             best,
             refused: found.err().map(|error| error.to_string()),
         }

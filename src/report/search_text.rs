@@ -651,13 +651,18 @@ impl SearchReport {
             right("MFU").minor(1),
             right("memory").minor(2),
             right("gain"),
+            right("loss, 10^-3 nats (90 %)"),
             left("format's loss, 10^-3 nats (90 %)").minor(3),
         ];
         let rows = self.elsewhere.iter().map(|place| {
-            let (gpu, dtype) = (place.gpu.clone(), place.dtype.to_string());
+            let linear = place.linear_share.map(|share| format!(", {} linear", percent(share)));
+            let (gpu, dtype) = (
+                place.gpu.clone(),
+                format!("{}{}", place.dtype, linear.unwrap_or_default()),
+            );
             let Some(best) = &place.best else {
                 let refused = place.refused.clone().unwrap_or_default();
-                return [gpu, dtype, refused, none(), none(), none(), none(), none()];
+                return [gpu, dtype, refused, none(), none(), none(), none(), none(), none()];
             };
             let shape = &best.shape;
             [
@@ -676,6 +681,7 @@ impl SearchReport {
                 percent(best.mfu),
                 Bytes::from_bytes(best.memory_bytes).to_string(),
                 gain_text(best.gain),
+                best.loss.cell(),
                 best.format_loss.as_ref().map_or_else(none, LossKeys::cell),
             ]
         });

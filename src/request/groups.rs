@@ -8,7 +8,7 @@ pub const GROUPS: [Group; 7] = [
     (
         "Model",
         "m n k params like active_params layers hidden heads kv_heads head_dim d_ff vocab",
-        "batch_count layout value_dim window mlp count tolerance experts top_k shared_experts dense_layers window_layers \
+        "batch_count layout value_dim window mlp count tolerance experts top_k shared_experts dense_layers window_layers linear_share linear \
          kv_lora_rank dims",
     ),
     (
@@ -64,6 +64,8 @@ count Parameters that count
 top_k Experts per token
 dense_layers Dense layers
 window_layers Windowed layers
+linear_share Shares of linear attention
+linear Kind of linear attention
 kv_lora_rank Latent size
 serve Tokens served
 serve_gpu Serving GPU

@@ -14,7 +14,7 @@ use crate::arch::{Recipe, Workload};
 use crate::error::Error;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::ops::Dtype;
+use crate::ops::{Dtype, Recurrence};
 use crate::plan::Limits;
 use crate::request::ArchitectureRequest;
 use crate::request::Size;
@@ -151,6 +151,15 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "FORMAT"))]
     #[serde(default)]
     pub also_dtypes: Vec<Dtype>,
+    /// Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of each further one stands beside the others
+    /// [default: as in like, else 0].
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_parser = share, value_name = "FRACTION"))]
+    #[serde(default, deserialize_with = "shares")]
+    #[schema(max_items = 16)]
+    pub linear_share: Vec<f64>,
+    /// Kind of linear attention [default: as in like, else gated_delta_net].
+    #[cfg_attr(feature = "cli", arg(long))]
+    pub linear: Option<Recurrence>,
     /// Let shapes leave the usual limits of these bounds, as far as the widest ones in data/search-bounds.toml.
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "BOUND"))]
     #[serde(default)]
@@ -331,6 +340,16 @@ impl SearchRequest {
         let whole_groups = self.export && !groups_can_be_written(&request.base)?;
         request.fixed.kv_group = whole_groups.then_some(1);
         request.equal_loss = self.objective() == Objective::EqualLoss;
+        if let Some(share) = self.linear_share.first() {
+            request = request.with_linear(self.linear, *share);
+        } else if self.linear.is_some() {
+            return Err(Error::field(
+                "search",
+                "linear",
+                "given",
+                "nothing without linear_share",
+            ));
+        }
         if like.is_some() {
             return Ok(request);
         }
@@ -623,6 +642,24 @@ fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f
 
 fn is_tolerance(value: &f64) -> bool {
     (0.0..=0.5).contains(value)
+}
+
+const SHARES_ALLOWED: &str = "fractions from 0 to 0.99";
+
+fn is_share(share: &f64) -> bool {
+    (0.0..=0.99).contains(share)
+}
+
+/// Reads a share of the layers.
+#[cfg(feature = "cli")]
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let share = number::fraction(text).filter(is_share);
+    share.ok_or_else(|| format!("allowed: {SHARES_ALLOWED}"))
+}
+
+fn shares<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<f64>, D::Error> {
+    let shares = Some(Vec::deserialize(deserializer)?).filter(|shares: &Vec<f64>| shares.iter().all(is_share));
+    shares.ok_or_else(|| D::Error::custom(format!("expected {SHARES_ALLOWED}")))
 }
 
 const LOSS_ALLOWED: &str = "a number from 0.5 to 20, in nats per token";

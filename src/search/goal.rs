@@ -486,10 +486,12 @@ mod tests {
     #[test]
     fn a_smaller_model_saves_what_was_published() {
         let yardstick = Yardstick::new(&request(), hours(1.0), Seconds::from_secs(1.0));
-        let model = |name: &str| &Preset::find(name).unwrap().architecture;
-        let [small, large] = ["llama-2-7b", "llama-2-13b"].map(model);
+        // Of widths over layers that no law penalises.
+        let [small, large] =
+            [(2688, 81, 21), (3328, 100, 26)].map(|(hidden, layers, heads)| Architecture::gpt(hidden, layers, heads));
+        let [small, large] = [&small, &large];
         // Those that 13 B are best trained on by this law.
-        let planned = 0.62e12;
+        let planned = 0.65e12;
         let tokens = yardstick.tokens_as_good(small, large, planned);
         let flops =
             |arch: &Architecture, tokens: f64| yardstick.profile(arch).size.parameters() * (6.0 * tokens + 2.0 * 2e12);

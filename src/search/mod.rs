@@ -280,8 +280,8 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
     let base = &request.base;
     for (is_other, allowed) in [
         (
-            base.linear.is_some() || base.index.is_some(),
-            "a model of softmax attention alone: the lattice has no layers with linear attention or an index of keys",
+            base.mlp_layers.is_some() || base.index.is_some(),
+            "a model with an MLP in every layer and no index of keys: the lattice has neither",
         ),
         (
             !base.kinds.is_empty(),

@@ -3,6 +3,7 @@
 use crate::arch::Architecture;
 use crate::arch::Biases;
 use crate::arch::Dimension;
+use crate::arch::LinearLayers;
 use crate::arch::Mla;
 use crate::arch::Mlp;
 use crate::arch::MlpKind;
@@ -15,7 +16,7 @@ use crate::arch::Workload;
 use crate::arch::parameters;
 use crate::error::Result;
 use crate::loss::{Model, Profile};
-use crate::ops::Dtype;
+use crate::ops::{Dtype, Recurrence};
 use crate::search::bounds::Quantity;
 use crate::search::free::Free;
 use crate::search::goal::Goal;
@@ -175,6 +176,18 @@ impl Request {
         presets.min_by(|a, b| badness(&a.architecture).total_cmp(&badness(&b.architecture)))
     }
 
+    /// The same with linear attention in this share of the layers, of this kind or that of the base.
+    #[must_use]
+    pub fn with_linear(&self, kind: Option<Recurrence>, share: f64) -> Self {
+        let mut request = self.clone();
+        let base = &mut request.base;
+        let layers = (share * base.layers as f64).round() as u64;
+        let own = base.linear.filter(|linear| kind.is_none() || linear.kind == kind);
+        let linear = own.unwrap_or_else(|| usual_linear(kind.unwrap_or(Recurrence::GatedDeltaNet), base.hidden));
+        base.linear = (layers > 0).then_some(LinearLayers { layers, ..linear });
+        request
+    }
+
     /// Largest relative miss of [`Request::active`].
     pub fn active_tolerance(&self) -> f64 {
         ACTIVE_SLACK * self.tolerance
@@ -258,6 +271,25 @@ pub const USUAL_LATENT: Mla = Mla {
     qk_rope: 64,
     v_head_dim: 128,
 };
+
+/// Linear attention of a width, in no layer: heads as in Qwen3-Next-80B-A3B, Kimi-Linear-48B-A3B and Nemotron-H-8B (their published
+/// configs).
+fn usual_linear(kind: Recurrence, hidden: u64) -> LinearLayers {
+    let [key_heads, heads, head_dim, value_dim] = match kind {
+        Recurrence::GatedDeltaNet => [hidden / 128, 2 * (hidden / 128), 128, 128],
+        Recurrence::KimiDelta => [hidden / 72, hidden / 72, 128, 128],
+        Recurrence::Mamba2 => [8, hidden / 32, 128, 64],
+    };
+    LinearLayers {
+        kind: Some(kind),
+        layers: 0,
+        key_heads,
+        heads,
+        head_dim,
+        value_dim,
+        taps: 4,
+    }
+}
 
 /// Keys that a windowed layer sees in a search that names no model with windows: those of Gemma 3.
 pub const USUAL_WINDOW: u64 = 1024;

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::search::anneal::Effort;
-use crate::search::goal::{Entry, Goal, LEAST_TOKENS, Outcome, TIED_TIME, Yardstick};
+use crate::search::goal::{Entry, Goal, LEAST_TOKENS, Objective, Outcome, TIED_TIME, Yardstick};
 use crate::search::{EFFORT, search_of, usual_architecture};
 use crate::search::{Found, Life, PARAMETERS, Progress, Recommendation, Request, StopReason, Watch};
 use crate::stats::{quantile, rounded};
@@ -14,6 +14,9 @@ use std::ops::ControlFlow;
 /// Shares of the peak that the first guess of the best size takes for granted, in training and prompts and in decoding.
 const USUAL_MFU: f64 = 0.4;
 const USUAL_DECODE_MFU: f64 = 0.1;
+
+/// FLOPs of training at the best size over its parameters squared: 6 a parameter and token, 20 tokens a parameter.
+const FLOPS_A_PARAMETER_SQUARED: f64 = 120.0;
 
 /// Sizes on either side of the guess, a factor of the root of two apart; and above it where a model is served, for which the
 /// compute-optimal size is shown too.
@@ -211,6 +214,15 @@ fn of_size(request: &Request, parameters: u64) -> Request {
 fn first_guess(predictor: &Predictor, request: &Request, goal: Goal) -> Result<f64> {
     let time =
         |gpu: &Gpu, dtype, mfu, flops: f64| Seconds::from_secs(flops / (gpu.nearest_peak(dtype).flops_per_sec() * mfu));
+    if let (Objective::Loss, Some(budget), None) = (goal.objective, goal.gpu_time, &request.service) {
+        let each = time(
+            predictor.gpu(),
+            request.workload.dtype,
+            USUAL_MFU,
+            FLOPS_A_PARAMETER_SQUARED,
+        );
+        return Ok((budget / each).sqrt());
+    }
     let yardstick = Yardstick::new(request, goal, Seconds::from_secs(1.0));
     let score = |parameters: f64| {
         let per_token = time(predictor.gpu(), request.workload.dtype, USUAL_MFU, 6.0 * parameters);

@@ -4,9 +4,10 @@
 //! that width, so the widths that meet the budget are an interval, found exactly.
 
 use crate::arch::Practice;
-use crate::arch::{Architecture, Dimension, Mla, Window, Workload};
+use crate::arch::{Architecture, Dimension, LinearLayers, Mla, Window, Workload};
 use crate::error::Error;
 use crate::error::Result;
+use crate::ops::Recurrence;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
 use crate::search::free::Free;
@@ -94,8 +95,25 @@ impl Space {
             size: self.window_size,
             layers,
         });
+        arch.linear = self.base.linear.map(|linear| self.linear_of(linear, shape));
         shape.put(arch, work);
         self.put_width(arch, shape[self.width()]);
+    }
+
+    /// Linear attention in the same share of the layers, with heads of the same size in proportion to the width.
+    fn linear_of(&self, linear: LinearLayers, shape: &Shape) -> LinearLayers {
+        let wider = |heads: u64| (heads * shape[Dimension::Hidden] / self.base.hidden).max(1);
+        let key_heads = match linear.kind {
+            // Groups, whatever the width.
+            Some(Recurrence::Mamba2) => linear.key_heads,
+            _ => wider(linear.key_heads),
+        };
+        LinearLayers {
+            layers: linear.layers * shape[Dimension::Layers] / self.base.layers,
+            heads: (wider(linear.heads) / key_heads).max(1) * key_heads,
+            key_heads,
+            ..linear
+        }
     }
 
     /// Latent attention in the usual proportions: the query latent to that of keys and values, the parts of a head.

@@ -893,13 +893,41 @@ proptest! {
 }
 
 #[test]
-fn a_model_with_linear_attention_is_refused_by_name() {
+fn linear_attention_keeps_its_share_and_kind_and_shares_are_compared() {
     let named = &Preset::find("qwen3.5-9b").unwrap().architecture;
-    let request = Request::like(named, Workload::train(1, 2048));
-    let error = search(&predictor("h200"), &request, &quiet).unwrap_err();
-    let text = error.to_string();
-    assert!(
-        text.contains("`like` is qwen3.5-9b; allowed: a model of softmax attention"),
-        "{text}"
-    );
+    let of = |request: &Request| search(&predictor("h200"), request, &quiet).unwrap();
+    let share = |arch: &Architecture| arch.linear_layers() as f64 / arch.layers as f64;
+    let like = Request {
+        fixed: [(Dimension::Hidden, Some(named.hidden))].into(),
+        top: 3,
+        ..Request::like(named, Workload::train(1, 2048))
+    };
+    for shape in of(&like).shapes {
+        let arch = &shape.ranked.architecture;
+        let [own, usual] = [arch, named].map(|arch| arch.linear.unwrap());
+        assert_eq!(
+            (own.kind, own.heads, own.key_heads),
+            (usual.kind, usual.heads, usual.key_heads)
+        );
+        assert!((share(arch) - share(named)).abs() < 0.03, "{}", share(arch));
+    }
+    // At 64K tokens a hybrid decodes more tokens, and the term of the loss says how much is known of it.
+    let plain = Request {
+        equal_loss: false,
+        fixed: [(Dimension::Hidden, Some(2048))].into(),
+        top: 1,
+        ..request(1_300_000_000, Workload::decode(16, 65_536))
+    };
+    let hybrid = plain.with_linear(None, 0.75);
+    assert_eq!(hybrid.with_linear(None, 0.0).base.linear, None);
+    let [plain, hybrid] = [plain, hybrid].map(|request| of(&request));
+    let found = &hybrid.shapes[0];
+    assert!((share(&found.ranked.architecture) - 0.75).abs() < 0.03);
+    assert!(found.step.tokens_per_s > 1.5 * plain.shapes[0].step.tokens_per_s);
+    let parts = &found.loss.difference.as_ref().unwrap().parts;
+    let (_, mnat) = parts
+        .iter()
+        .find(|(part, _)| *part == crate::loss::Part::LinearAttention)
+        .unwrap();
+    assert!(*mnat < 0.0, "{mnat}");
 }
