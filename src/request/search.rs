@@ -151,7 +151,7 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "FORMAT"))]
     #[serde(default)]
     pub also_dtypes: Vec<Dtype>,
-    /// Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of each further one stands beside the others
+    /// Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of each further one is shown beside the others
     /// [default: as in like, else 0].
     #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_parser = share, value_name = "FRACTION"))]
     #[serde(default, deserialize_with = "shares")]

@@ -925,9 +925,9 @@ fn linear_attention_keeps_its_share_and_kind_and_shares_are_compared() {
     assert!((share(&found.ranked.architecture) - 0.75).abs() < 0.03);
     assert!(found.step.tokens_per_s > 1.5 * plain.shapes[0].step.tokens_per_s);
     let parts = &found.loss.difference.as_ref().unwrap().parts;
-    let (_, mnat) = parts
+    let (_, costs) = parts
         .iter()
         .find(|(part, _)| *part == crate::loss::Part::LinearAttention)
         .unwrap();
-    assert!(*mnat < 0.0, "{mnat}");
+    assert!(*costs < 0.0, "{costs}");
 }
