@@ -126,7 +126,11 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
     let mut optima = optima(&counts, &draws);
     optima.sort_by(f64::total_cmp);
     let [low, middle, high] = [OUTSIDE, 0.5, 1.0 - OUTSIDE].map(|share| quantile(&optima, share));
-    let mut answer = match of(rounded(middle, 2) as u64, searches - 1, EFFORT) {
+    // What serving takes jumps from size to size, so one that was tried is searched thoroughly.
+    let order = |a: &(_, &Outcome), b: &(_, &Outcome)| a.1.behind[0].total_cmp(&b.1.behind[0]);
+    let tried = found.iter().map(|(size, _)| *size).zip(&outcomes).min_by(order);
+    let tried = tried.filter(|_| request.service.is_some()).map(|(size, _)| size);
+    let mut answer = match of(tried.unwrap_or(rounded(middle, 2) as u64), searches - 1, EFFORT) {
         // The best of the sizes that were searched before is the answer so far.
         Err(_) if is_stopped(searches - 1) => {
             let order = |a: &(_, Outcome), b: &(_, Outcome)| a.1.behind[0].total_cmp(&b.1.behind[0]);
