@@ -27,6 +27,11 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
 ) -> Result<SearchReport> {
     // A bad request fails before the search begins.
     let gpus = others(home.gpu(), &asked.also_gpus)?;
+    let shares = asked.linear_share.len();
+    if shares > MOST_GPUS {
+        let allowed = format!("at most {MOST_GPUS} shares");
+        return Err(Error::field("search", "linear_share", shares, &allowed));
+    }
     let searched = &Request {
         service: service(home.gpu(), asked, searched, target, &of)?,
         ..searched.clone()
@@ -89,7 +94,8 @@ fn service<P: Into<Arc<Predictor>>>(
     }))
 }
 
-/// Searches again with every other share of linear attention, in every other format and on every other GPU, one after the other.
+/// Searches again with every other share of linear attention, in every other format and on every other GPU, one after the
+/// other.
 fn elsewhere<P: Borrow<Predictor>>(
     home: &Predictor,
     gpus: &[&'static Gpu],
@@ -105,16 +111,8 @@ fn elsewhere<P: Borrow<Predictor>>(
             dtypes.push(*dtype);
         }
     }
-    let shares = asked.linear_share.iter().skip(1);
-    if shares.len() >= MOST_GPUS {
-        let allowed = format!("at most {MOST_GPUS} shares");
-        return Err(Error::field(
-            "search",
-            "linear_share",
-            asked.linear_share.len(),
-            &allowed,
-        ));
-    }
+    let shares = asked.linear_share.iter().enumerate().skip(1);
+    let shares = shares.filter(|(at, share)| !asked.linear_share[..*at].contains(share));
     let search = |predictor: &Predictor, dtype: Dtype| {
         let recipe = match dtype == own {
             true => searched.workload.recipe,
@@ -131,7 +129,7 @@ fn elsewhere<P: Borrow<Predictor>>(
         search::search(predictor, &request, watch)
     };
     let mut all = Vec::new();
-    for &share in shares {
+    for (_, &share) in shares {
         let found = search::search(home, &searched.with_linear(asked.linear, share), watch);
         all.push(ElsewhereKeys::new(home.gpu(), own, found).with_linear(share));
     }

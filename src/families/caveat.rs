@@ -37,6 +37,8 @@ named_enum! {
         OtherRecurrence = "other_recurrence",
         /// The same of one new token.
         OtherRecurrenceDecode = "other_recurrence_decode",
+        /// Prompts of a module that was timed with the host's launches, which an engine hides.
+        TimedWithHost = "timed_with_host",
         /// A memory-bound kernel or an MoE layer of another library than the one that runs it.
         OtherProvider = "other_provider",
         /// An MoE layer of another model than those that were timed in its format, which are few.
@@ -99,6 +101,7 @@ impl Caveat {
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::OtherRecurrence => "learned from linear attention of another recurrence",
             Self::OtherRecurrenceDecode => "learned from decoding steps of linear attention of another recurrence",
+            Self::TimedWithHost => "timed with the host's launches: published first tokens are up to 3 times as fast",
             Self::OtherProvider => "kernel of another library than the one that runs",
             Self::OtherLayer => "MoE layer of another model than those that were timed in this format",
             Self::BackwardAssumed => "backward pass by an assumed ratio to forward",

@@ -231,6 +231,7 @@ fn nearest_covered(op: &IndexedAttention, coverage: &Coverage) -> Neighbour {
         cache_dtype,
         ..*op
     };
+    caveats.insert_if(!op.is_decode(), Caveat::TimedWithHost);
     coverage.check(extents(&timed), &mut caveats);
     let mut covered = timed;
     if caveats.contains(Caveat::OutOfDomain) {

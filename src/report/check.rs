@@ -132,10 +132,23 @@ impl CheckReport {
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
             broken: check.diagnoses.iter().filter(|one| one.is_broken()).count(),
             rules,
-            notes: architecture.notes(workload),
+            notes: architecture
+                .notes(workload)
+                .into_iter()
+                .chain(of_one_shape(architecture))
+                .collect(),
             together: check.together.as_ref().map(FixKeys::from),
         }
     }
+}
+
+/// What rules leave out of a model whose layers differ.
+fn of_one_shape(architecture: &Architecture) -> Option<String> {
+    let others: u64 = architecture.kinds.iter().map(|kind| kind.layers).sum();
+    let judged = architecture.layers.saturating_sub(others);
+    (others > 0).then(|| {
+        format!("rules judge, and fixes change, the {judged} layers of the most frequent shape; {others} layers of other shapes are only timed")
+    })
 }
 
 /// The severity of rules whose breach may be meant.

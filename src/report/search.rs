@@ -416,7 +416,7 @@ pub(super) struct ComputeOptimalKeys {
     pub serving: ServingKeys,
     /// Its cost of training and serving over that of the first shape.
     pub cost_over_best: f64,
-    /// Tokens served from which on the first shape costs less; absent if it always or never does.
+    /// Tokens served from which on the first shape, which costs more to train, costs less; absent if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub even_at_tokens: Option<f64>,

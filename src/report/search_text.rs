@@ -390,7 +390,10 @@ impl SearchReport {
                     || if is_time { "not reached" } else { "none left" }.to_owned(),
                     |tokens| format!("{}B", significant(tokens / 1e9)),
                 ),
-                outcome.gpu_hours.map_or_else(|| "-".to_owned(), significant),
+                outcome
+                    .gpu_hours
+                    .filter(|hours| *hours > 0.0)
+                    .map_or_else(|| "-".to_owned(), significant),
                 hours(|one| one.gpu_hours).unwrap_or_default(),
                 ends.map(Option::unwrap_or_default).join(" to ").trim().to_owned(),
                 serving.map(price).unwrap_or_default(),
@@ -434,7 +437,8 @@ impl SearchReport {
             right("vocab").minor(8),
             right(parameters).minor(5),
             right("b").minor(5),
-            right(&split),
+            // A layout is words, which a narrow table wraps.
+            if self.sharded { left(&split) } else { right(&split) },
             right("tokens/s per GPU"),
             right("90 %").minor(6),
             right("MFU").minor(7),

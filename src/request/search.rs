@@ -300,12 +300,19 @@ impl SearchRequest {
         if !self.also_gpus.is_empty() {
             return Err(Error::field("search", "also_gpus", "given", "nothing beside serve"));
         }
+        if !self.also_dtypes.is_empty() {
+            return Err(Error::field("search", "also_dtypes", "given", "nothing beside serve"));
+        }
         let room = searched.base.positions.longest();
         let (prompt, output) = Sizes::fixed(gpu, |sizes| {
             let output = sizes
                 .option("output", self.output)
                 .unwrap_or(USUAL_OUTPUT.min(room / 2));
             let prompt = sizes.option("prompt", self.prompt);
+            if output >= room {
+                let allowed = format!("less than the {room} positions of the model");
+                return Err(Error::field("search", "output", output, &allowed));
+            }
             Ok((prompt.unwrap_or(USUAL_SEQUENCE.min(room - output)), output))
         })?;
         let trained = &searched.workload;
@@ -340,8 +347,23 @@ impl SearchRequest {
         let whole_groups = self.export && !groups_can_be_written(&request.base)?;
         request.fixed.kv_group = whole_groups.then_some(1);
         request.equal_loss = self.objective() == Objective::EqualLoss;
-        if let Some(share) = self.linear_share.first() {
-            request = request.with_linear(self.linear, *share);
+        if let Some(first) = self.linear_share.first() {
+            for share in &self.linear_share {
+                let with = request.with_linear(self.linear, *share);
+                if let Err(error) = with.base.validate() {
+                    return Err(Error::field(
+                        "search",
+                        "linear_share",
+                        share,
+                        &format!("0, since {error}"),
+                    ));
+                }
+                if with.base.linear.is_some() && request.free.contains(&Free::Window) {
+                    let allowed = "latent, tp or batch beside linear_share: a model has windows or linear attention";
+                    return Err(Error::field("search", "free", "window", allowed));
+                }
+            }
+            request = request.with_linear(self.linear, *first);
         } else if self.linear.is_some() {
             return Err(Error::field(
                 "search",

@@ -206,9 +206,15 @@ impl Rule {
 
     /// Judges the subject by this rule.
     pub fn judge(&self, subject: &Subject) -> Verdict {
+        if OF_ATTENTION.contains(&self.id) && subject.arch.attention_layers() == 0 {
+            return Verdict::not_applicable("no layer has attention");
+        }
         (self.judge)(subject)
     }
 }
+
+/// The rules on heads, which say nothing of a model without attention.
+const OF_ATTENTION: [&str; 5] = ["head-size", "qkv-shard", "attention-shard", "few-heads", "flash"];
 
 /// Whether the subject meets the rule; `None` if it does not apply.
 pub fn is_met(rule: &Rule, subject: &Subject) -> Option<bool> {

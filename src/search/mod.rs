@@ -57,7 +57,7 @@ use crate::rules::judge_all;
 use crate::search::anneal::Effort;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
-use crate::search::goal::{Entry, Outcome, Yardstick};
+use crate::search::goal::{Entry, LEAST_TOKENS, Outcome, Yardstick};
 use crate::search::layout::Planned;
 use crate::search::loss::{COSTS_LOSS, Referee};
 use crate::search::objective::Archive;
@@ -269,7 +269,10 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     };
     goal.check(request, request.sized)?;
     match request.sized {
-        true => search_of(predictor, request, EFFORT, watch),
+        true => {
+            let found = search_of(predictor, request, EFFORT, watch)?;
+            sizes::affordable(&found).map(|()| found)
+        }
         false => sizes::search_sizes(predictor, request, goal, watch),
     }
 }
@@ -572,7 +575,18 @@ fn by_outcome(yardstick: &Yardstick, shapes: Vec<Recommendation>) -> Vec<Recomme
     let entries: Vec<Entry<'_>> = shapes.iter().map(Recommendation::entry).collect();
     let (outcomes, _) = yardstick.outcomes(&entries, true);
     let mut judged: Vec<_> = shapes.into_iter().zip(outcomes).collect();
-    judged.sort_by(|(_, a), (_, b)| a.behind[0].total_cmp(&b.behind[0]));
+    // Losses of shapes whose serving alone takes the budget are those of no training: they are ordered by what serving costs.
+    let rank = |(shape, outcome): &(Recommendation, Outcome)| {
+        let serving = shape.served.as_ref().map_or(0.0, |served| served.cost.secs());
+        match outcome.tokens <= LEAST_TOKENS {
+            true => (true, serving),
+            false => (false, outcome.behind[0]),
+        }
+    };
+    judged.sort_by(|a, b| {
+        let [(a_is_out, a), (b_is_out, b)] = [rank(a), rank(b)];
+        a_is_out.cmp(&b_is_out).then(a.total_cmp(&b))
+    });
     let judged = judged.into_iter().enumerate();
     judged
         .map(|(index, (mut shape, outcome))| {

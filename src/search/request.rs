@@ -182,7 +182,9 @@ impl Request {
         let mut request = self.clone();
         let base = &mut request.base;
         let layers = (share * base.layers as f64).round() as u64;
-        let own = base.linear.filter(|linear| kind.is_none() || linear.kind == kind);
+        // Another share may have left none in the base.
+        let own = base.linear.or(self.baseline.linear);
+        let own = own.filter(|linear| kind.is_none() || linear.kind == kind);
         let linear = own.unwrap_or_else(|| usual_linear(kind.unwrap_or(Recurrence::GatedDeltaNet), base.hidden));
         base.linear = (layers > 0).then_some(LinearLayers { layers, ..linear });
         request

@@ -67,7 +67,8 @@ pub struct ComputeOptimal {
     pub tokens: f64,
     /// GPU time of its training.
     pub gpu_time: Seconds,
-    /// Tokens served from which on the answer costs less over the life; `None` if it always or never does.
+    /// Tokens served from which on the answer costs less over the life; `None` if the answer is not the one that costs more
+    /// to train and less to serve.
     pub even_at_tokens: Option<f64>,
 }
 
@@ -143,17 +144,8 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
         }
         answer => answer?,
     };
+    affordable(&answer)?;
     let best = &answer.shapes[0];
-    if let (Some(outcome), Some(served)) = (&best.outcome, &best.served)
-        && outcome.tokens <= LEAST_TOKENS
-    {
-        return Err(Error::infeasible(format!(
-            "search: serving alone takes {:.0} GPU-hours with {} parameters, more than the budget; fewer tokens served or more \
-             GPU time would leave some for the training",
-            served.gpu_time.secs() / 3600.0,
-            answer.request.parameters
-        )));
-    }
     let compute_optimal = request.service.as_ref().and_then(|service| {
         let tokens = best.outcome.as_ref()?.tokens;
         let as_good = |arch| yardstick.tokens_as_good(arch, &best.ranked.architecture, tokens);
@@ -177,7 +169,8 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
             point,
             tokens,
             gpu_time,
-            even_at_tokens: Some(service.life.tokens * (saved / more)).filter(|tokens| *tokens > 0.0),
+            even_at_tokens: (saved > Seconds::ZERO && more > Seconds::ZERO)
+                .then(|| service.life.tokens * (saved / more)),
         })
     });
     answer.sizes = Some(Sizes {
@@ -194,6 +187,20 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
         range: [low, high],
     });
     Ok(answer)
+}
+
+/// Refuses an answer of which serving alone costs more than the budget.
+pub fn affordable(found: &Found) -> Result<()> {
+    let best = &found.shapes[0];
+    match (&best.outcome, &best.served) {
+        (Some(outcome), Some(served)) if outcome.tokens <= LEAST_TOKENS => Err(Error::infeasible(format!(
+            "search: serving alone costs as much as {:.0} GPU-hours of training with {} parameters, more than the budget; fewer \
+             tokens served or more GPU time would leave some for the training",
+            served.cost.secs() / 3600.0,
+            found.request.parameters
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The request of one size: unnamed parts are as usual at that size.

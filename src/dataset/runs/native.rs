@@ -12,7 +12,7 @@ use crate::dataset::columns::{Parquet, is_csv};
 use crate::dataset::file::{described_in, descriptions};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
-use crate::ops::LARGEST;
+use crate::ops::{Dtype, LARGEST};
 use crate::units::{BytesPerSecond, Seconds};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -188,6 +188,8 @@ fn options() -> impl Iterator<Item = Column> {
                     format!("a whole number from {} to {}", range.start(), range.end()),
                 )
             }
+            // Operators have more formats than workloads.
+            _ if name == "dtype" => (Kind::Text, Dtype::ELEMENT_NAMES.join(", ")),
             (_, Value::Array(names)) => {
                 let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
                 (Kind::Text, names.join(", "))
