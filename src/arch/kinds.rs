@@ -3,11 +3,12 @@
 //! A model whose layers are of several shapes is a sum of parts, each an [`Architecture`] of layers that are alike. Parameters,
 //! memory and lowering read the parts; embedding, head and whatever counts layers alone read the whole.
 
-use super::validate::MAX_LAYERS;
+use super::validate::{MAX_KINDS, MAX_LAYERS};
 use super::{Architecture, KeyValues, Window, Workload};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use utoipa::ToSchema;
 
 /// The shape of some layers, where it is not that of the others; what it leaves out, they share.
@@ -34,6 +35,13 @@ pub struct LayerKind {
     pub d_ff: u64,
     /// Whether the experts of the model are in place of the dense MLP.
     pub experts: bool,
+}
+
+impl LayerKind {
+    /// Whether such a layer has attention, an MLP or experts.
+    fn is_something(&self) -> bool {
+        self.heads > 0 || self.d_ff > 0 || self.experts
+    }
 }
 
 impl Architecture {
@@ -128,7 +136,27 @@ impl Architecture {
 
     /// Checks each part by itself.
     pub(super) fn validate_kinds(&self) -> Result<()> {
+        let count = self.kinds.len() as u64;
+        if count > MAX_KINDS {
+            let allowed = format!("at most {MAX_KINDS} shapes of layers beside the shared one");
+            return self.refuse("kinds", count, &allowed);
+        }
         self.within("layers", self.layers, 2, MAX_LAYERS)?;
+        for kind in &self.kinds {
+            if kind.experts && self.moe.is_none() {
+                return self.refuse("kinds.experts", true, "false without moe");
+            }
+            if kind.experts && kind.d_ff > 0 {
+                return self.refuse(
+                    "kinds.d_ff",
+                    kind.d_ff,
+                    "0 with experts, which are in place of the dense MLP",
+                );
+            }
+            if !kind.is_something() {
+                return self.refuse("kinds.heads", 0, "at least 1 without an MLP or experts");
+            }
+        }
         self.within("kinds.layers", self.layers_of_kinds(), 1, self.layers - 1)?;
         self.parts().try_for_each(|part| part.validate())
     }
@@ -136,10 +164,10 @@ impl Architecture {
     /// Sets the shapes of its layers, one by one: that of most becomes the shared one. Layers of nothing are none.
     pub(super) fn set_kinds(&mut self, each: impl IntoIterator<Item = LayerKind>) {
         let mut kinds: Vec<LayerKind> = Vec::new();
-        let something = |kind: &LayerKind| kind.heads > 0 || kind.d_ff > 0 || kind.experts;
-        for one in each.into_iter().filter(something) {
-            let alike = |kind: &&mut LayerKind| LayerKind { layers: 1, ..**kind } == one;
-            match kinds.iter_mut().find(alike) {
+        let mut places = HashMap::new();
+        for one in each.into_iter().filter(LayerKind::is_something) {
+            let place = *places.entry(one).or_insert(kinds.len());
+            match kinds.get_mut(place) {
                 Some(kind) => kind.layers += 1,
                 None => kinds.push(one),
             }
@@ -159,7 +187,7 @@ impl Architecture {
 #[cfg(test)]
 mod tests {
     use super::super::layer::StageLayers;
-    use super::super::{Dimension, Phase, Practice, Preset, Role, Workload, lower, memory_use};
+    use super::super::{Dimension, LayerKind, Phase, Practice, Preset, Role, Workload, lower, memory_use};
 
     #[test]
     fn layers_without_attention_have_neither_its_operators_nor_its_cache() {
@@ -187,15 +215,19 @@ mod tests {
     }
 
     #[test]
-    fn stages_together_have_about_all_layers_of_each_kind() {
+    fn a_stage_has_its_share_of_the_layers_of_each_kind_and_all_its_layers_are_of_one() {
         let arch = &Preset::find("nemotron-super-49b").unwrap().architecture;
-        for pp in [2, 4, 8] {
+        for pp in [1, 2, 4, 8] {
             let stage = StageLayers::new(arch, pp, 1);
             assert_eq!(stage.layers, 80 / pp);
+            let mut all = 0;
             for (part, of_stage) in stage.parts(arch) {
-                let off = (of_stage.layers * pp).abs_diff(part.layers);
-                assert!(off < pp, "{off} of {} in {pp} stages", part.layers);
+                // Rounded up or down.
+                let share = part.layers / pp..=part.layers.div_ceil(pp);
+                assert!(share.contains(&of_stage.layers), "{} in {pp} stages", part.layers);
+                all += of_stage.layers;
             }
+            assert_eq!(all, stage.layers);
         }
     }
 
@@ -206,9 +238,31 @@ mod tests {
         none_left.kinds[0].layers = 70;
         let mut odd = arch.clone();
         odd.kinds[4].kv_heads = 7;
+        let changed = |change: fn(&mut LayerKind)| {
+            let mut arch = arch.clone();
+            change(&mut arch.kinds[0]);
+            arch
+        };
+        let mut many = arch.clone();
+        many.kinds = vec![many.kinds[0]; 65];
+        let mut experts_and_mlp = Preset::find("mixtral-8x7b").unwrap().architecture.clone();
+        experts_and_mlp.kinds = vec![LayerKind {
+            d_ff: 64,
+            ..experts_and_mlp.kind()
+        }];
         for (broken, part) in [
             (none_left, "`kinds.layers` is 80; allowed: 1 to 79"),
             (odd, "`kv_heads` is 7"),
+            (many, "`kinds` is 65; allowed: at most 64 shapes"),
+            (
+                changed(|kind| kind.experts = true),
+                "`kinds.experts` is true; allowed: false without moe",
+            ),
+            (experts_and_mlp, "`kinds.d_ff` is 64; allowed: 0 with experts"),
+            (
+                changed(|kind| (kind.heads, kind.d_ff) = (0, 0)),
+                "`kinds.heads` is 0; allowed: at least 1",
+            ),
         ] {
             let message = broken.validate().unwrap_err().to_string();
             assert!(message.contains(part), "{message}");

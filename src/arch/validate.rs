@@ -11,6 +11,8 @@ pub(super) const MAX_WIDTH: u64 = 1 << 19;
 pub(super) const MAX_HEADS: u64 = 4096;
 pub(super) const MAX_VOCAB: u64 = 1 << 24;
 pub(super) const MAX_EXPERTS: u64 = 1024;
+/// Most shapes of layers beside the shared one; each is lowered by itself.
+pub(super) const MAX_KINDS: u64 = 64;
 
 impl Architecture {
     /// Checks that the numbers describe a model that can be built.
@@ -38,7 +40,12 @@ impl Architecture {
             self.within("window.layers", window.layers, 1, self.layers)?;
         }
         if let Some(alone) = self.mlp_layers {
-            self.within("mlp_layers", alone, 0, self.layers)?;
+            // Experts are in the layers that hold an MLP.
+            let least = u64::from(self.moe.is_some());
+            self.within("mlp_layers", alone, least, self.layers)?;
+        }
+        if let Some(width) = self.value_head_dim {
+            self.within("value_head_dim", width, 1, MAX_HEADS)?;
         }
         self.validate_linear()?;
         self.validate_moe()?;
@@ -91,6 +98,10 @@ impl Architecture {
     fn validate_moe(&self) -> Result<()> {
         let Some(moe) = self.moe else { return Ok(()) };
         self.within("moe.top_k", moe.top_k, 1, moe.experts)?;
+        self.within("moe.norms", moe.norms, 0, 16)?;
+        if let Some(latent) = moe.latent {
+            self.within("moe.latent", latent, 1, MAX_HIDDEN)?;
+        }
         let layers = self.layers_with_mlp();
         self.within("moe.dense_layers", moe.dense_layers, 0, layers - 1)?;
         let others = layers - moe.dense_layers;
@@ -145,7 +156,7 @@ impl Architecture {
         self.refuse(field, value, &format!("{least} to {most}"))
     }
 
-    fn refuse(&self, field: &str, value: impl Display, allowed: &str) -> Result<()> {
+    pub(super) fn refuse(&self, field: &str, value: impl Display, allowed: &str) -> Result<()> {
         Err(Error::field(self.place(), field, value, allowed))
     }
 
@@ -175,6 +186,27 @@ mod tests {
             ),
             ("mixtral-8x7b", |a| a.mlp.d_ff = 64, "no layer is dense"),
             ("deepseek-v3", |a| a.head_dim = 128, "qk_rope = 192"),
+            (
+                "mixtral-8x7b",
+                |a| a.mlp_layers = Some(0),
+                "`mlp_layers` is 0; allowed: 1 to 32",
+            ),
+            (
+                "mixtral-8x7b",
+                |a| a.moe.as_mut().unwrap().norms = u64::MAX,
+                "`moe.norms` is 18446744073709551615; allowed: 0 to 16",
+            ),
+            (
+                "mixtral-8x7b",
+                |a| a.moe.as_mut().unwrap().latent = Some(0),
+                "`moe.latent` is 0; allowed: 1 to 131072",
+            ),
+            (
+                "llama-2-7b",
+                |a| a.value_head_dim = Some(1_000_000_000_000_000_000),
+                "`value_head_dim` is 1000000000000000000; allowed: 1 to 4096",
+            ),
+            ("llama-2-7b", |a| a.value_head_dim = Some(0), "`value_head_dim` is 0"),
         ];
         for (name, damage, part) in cases {
             let mut arch = Preset::find(name).unwrap().architecture.clone();

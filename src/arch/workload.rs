@@ -572,6 +572,9 @@ impl Workload {
             Mode::Prefill if self.cp > 1 && arch.index.is_some() => {
                 fail("cp", self.cp, "1 where an index chooses keys")
             }
+            _ if arch.index.is_some() && self.attention == AttentionKernel::Unfused => {
+                fail("attention", self.attention, "`flash` where an index chooses keys")
+            }
             Mode::Prefill | Mode::Decode if self.vp > 1 => fail("vp", self.vp, "1 outside training"),
             _ if self.recompute == Recompute::LatentUp && arch.mla.is_none() => {
                 fail("recompute", self.recompute, "any other without latent attention")
@@ -898,6 +901,14 @@ mod tests {
                     ..Workload::decode(1, 10)
                 },
                 "`dtype` is sparse_fp8; allowed: fp8 with recipe sparse_2_4",
+            ),
+            (
+                "deepseek-v3.2",
+                Workload {
+                    attention: AttentionKernel::Unfused,
+                    ..Workload::decode(1, 10)
+                },
+                "`attention` is unfused; allowed: `flash` where an index chooses keys",
             ),
         ] {
             let arch = &Preset::find(name).unwrap().architecture;

@@ -165,8 +165,9 @@ fn features(op: &IndexedAttention, gpu: &GpuRates, row: &mut impl FeatureRow) ->
         0.0
     };
     row.log("ln_scores_time", share(4.0 * scored) + LEAST_SHARE);
-    let width = op.heads * (op.head_dim + op.value_dim + 2 * op.latent) + op.query_rank + op.index_heads * op.index_dim;
-    row.log("ln_between_time", share(2.0 * tokens * width as f64));
+    let of_heads = heads * (op.head_dim + op.value_dim + 2 * op.latent) as f64;
+    let width = of_heads + op.query_rank as f64 + op.index_heads as f64 * op.index_dim as f64;
+    row.log("ln_between_time", share(2.0 * tokens * width));
     row.log("ln_gathered_time", share(gathered * latent));
     let expanded = 2.0 * heads * (op.head_dim + op.value_dim) as f64 * gathered;
     row.log(

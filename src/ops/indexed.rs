@@ -107,7 +107,7 @@ impl IndexedAttention {
 
     /// New tokens of all sequences.
     pub const fn tokens(&self) -> u64 {
-        self.batch * self.seq_q
+        self.batch.saturating_mul(self.seq_q)
     }
 
     /// Whether no query has more keys than it may attend to.
@@ -128,7 +128,7 @@ impl IndexedAttention {
     /// Weights of the projections: into latents, up to queries, out of and into the key/value latent, back to the residual
     /// stream, and those of the index.
     pub fn weights(&self) -> f64 {
-        let heads = self.heads * (self.head_dim + self.value_dim);
+        let unrotated = self.head_dim - self.rotary + self.value_dim;
         let index = match self.index_heads {
             0 => 0.0,
             heads => {
@@ -137,7 +137,7 @@ impl IndexedAttention {
         };
         product(&[self.hidden, self.query_rank + self.latent + self.rotary])
             + product(&[self.query_rank, self.heads, self.head_dim])
-            + product(&[self.latent, heads - self.heads * self.rotary])
+            + product(&[self.latent, self.heads, unrotated])
             + product(&[self.heads, self.value_dim, self.hidden])
             + index
     }
@@ -282,6 +282,39 @@ mod tests {
         };
         assert_eq!(whole.weights() - shared.weights(), 13_959_168.0);
         assert_eq!(shared.weights(), 187_105_280.0);
+    }
+
+    #[test]
+    fn the_largest_sizes_have_counts() {
+        let size = super::super::dimension::LARGEST;
+        let largest = IndexedAttention {
+            batch: size,
+            heads: size,
+            seq_q: size,
+            seq_kv: size,
+            hidden: size,
+            query_rank: size,
+            latent: size,
+            rotary: size,
+            head_dim: size,
+            value_dim: size,
+            index_heads: size,
+            index_dim: size,
+            top_k: size,
+            ..IndexedAttention::deepseek(1, 1, 1, 0)
+        };
+        let decoding = IndexedAttention {
+            seq_q: 1,
+            top_k: 1,
+            ..largest
+        };
+        for op in [largest, decoding] {
+            let counts = [op.flops().flops(), op.bytes().bytes(), op.streamed_bytes().bytes()];
+            assert!(
+                counts.iter().all(|count| count.is_finite() && *count > 0.0),
+                "{op}: {counts:?}"
+            );
+        }
     }
 
     #[test]

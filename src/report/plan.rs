@@ -221,6 +221,7 @@ impl PlanReport {
     /// Adds the layouts of a training step.
     pub fn push_plan(&mut self, subject: &Subject<'_>, gpus: u64, plan: &Plan) {
         self.order = plan.order.cloned();
+        self.note(subject, plan.layouts.iter().map(|layout| &layout.workload));
         let all = plan.tried.layouts.iter();
         let points = all.take(MOST_POINTS).map(|tried| TriedKeys {
             memory_bytes: tried.memory.bytes(),
@@ -248,6 +249,7 @@ impl PlanReport {
 
     /// Adds the engines of a server.
     pub fn push_engines(&mut self, subject: &Subject<'_>, gpus: u64, engines: &Engines) {
+        self.note(subject, engines.engines.iter().map(|engine| &engine.workload));
         let layouts = engines.engines.iter().enumerate();
         self.plans.push(PlanKeys {
             legal: engines.legal,
@@ -258,6 +260,15 @@ impl PlanReport {
                 .collect(),
             ..PlanKeys::refused(gpus, None)
         });
+    }
+
+    /// Adds what is to be said about layouts and was not.
+    fn note<'a>(&mut self, subject: &Subject<'_>, layouts: impl Iterator<Item = &'a Workload>) {
+        for note in layouts.flat_map(|workload| subject.architecture.notes(workload)) {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
     }
 
     /// Whether any number of GPUs has a layout.

@@ -764,3 +764,26 @@ fn lists_of_layers_and_widths_that_no_layer_has_are_refused() {
     };
     assert!(named.validate().unwrap_err().to_string().contains("control characters"));
 }
+
+#[test]
+fn blocks_beyond_the_bounds_are_refused_by_field() {
+    let block = |multiple: f64| json!({"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": multiple}});
+    let different: Vec<Value> = (1..=70).map(|one| block(f64::from(one))).collect();
+    for (hidden, layers, blocks, part) in [
+        (
+            10_000_000_000_000_000_000_u64,
+            2_u64,
+            vec![block(900.0), block(1.0)],
+            "`hidden` is 10000000000000000000",
+        ),
+        (4096, 1_000_000_000, vec![block(1.0)], "`layers` is 1000000000"),
+        (4096, 3, vec![block(1.0)], "`block_configs`"),
+        (1024, 70, different, "`kinds` is 69; allowed: at most 64"),
+    ] {
+        let config = json!({"model_type": "deci", "hidden_size": hidden, "num_hidden_layers": layers,
+            "num_attention_heads": 32, "head_dim": 128, "intermediate_size": 512, "vocab_size": 32000,
+            "hidden_act": "silu", "block_configs": blocks});
+        let message = read_object(&config, "x", "config.json").unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+}

@@ -155,8 +155,13 @@ fn blocks(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let key = "block_configs";
     let listed = fields.value(key).and_then(Value::as_array);
     let listed = listed.map_or(&[][..], Vec::as_slice);
-    let kinds: Option<Vec<_>> = listed.iter().map(|block| of_block(block, arch)).collect();
-    match kinds.filter(|kinds| kinds.len() as u64 == arch.layers) {
+    // More layers than any architecture may have are refused later.
+    if arch.layers > MAX_LAYERS {
+        return Ok(());
+    }
+    let listed = Some(listed).filter(|listed| listed.len() as u64 == arch.layers);
+    let kinds: Option<Vec<_>> = listed.and_then(|listed| listed.iter().map(|block| of_block(block, arch)).collect());
+    match kinds {
         Some(kinds) => {
             arch.set_kinds(kinds);
             Ok(())
@@ -197,7 +202,8 @@ fn of_block(block: &Value, arch: &Architecture) -> Option<LayerKind> {
         let multiple = multiple.filter(|multiple| (0.0..1e3).contains(multiple))?;
         // Of two thirds, as a gate has a matrix of its own; whole tiles.
         let width = (2.0 * multiple * arch.hidden as f64 / 3.0) as u64;
-        kind.d_ff = width.next_multiple_of(256);
+        // Widths out of bounds are refused later.
+        kind.d_ff = width.checked_next_multiple_of(256).unwrap_or(width);
     }
     Some(kind)
 }

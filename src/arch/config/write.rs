@@ -4,7 +4,7 @@
 //! as the same architecture. What no type here has is refused, never approximated. What no architecture holds gets
 //! the usual value: SiLU or GELU, rotation of whole heads with base 10,000, bf16 weights, no special tokens.
 
-use super::super::{Architecture, Mla, MlpKind, Moe, NormKind, NormPlacement, Positions, QkNorm};
+use super::super::{Architecture, KeyValues, Mla, MlpKind, Moe, NormKind, NormPlacement, Positions, QkNorm};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -22,10 +22,23 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
         ("biases.sinks", arch.biases.sinks),
         ("biases.activation", arch.biases.activation),
         ("output_gate", arch.output_gate),
+        ("head_gate", arch.head_gate),
         ("linear", arch.linear.is_some()),
         ("kinds", !arch.kinds.is_empty()),
     ] {
         demand(arch, !value, field, value, "false")?;
+    }
+    let two = arch.key_values == KeyValues::Two;
+    demand(arch, two, "key_values", arch.key_values, "two")?;
+    for (field, value) in [
+        ("mlp_layers", arch.mlp_layers),
+        ("value_head_dim", arch.value_head_dim.filter(|_| arch.mla.is_none())),
+        ("moe.latent", arch.moe.and_then(|moe| moe.latent)),
+        ("moe.norms", arch.moe.map(|moe| moe.norms).filter(|norms| *norms > 0)),
+    ] {
+        if let Some(value) = value {
+            demand(arch, false, field, value, "absent")?;
+        }
     }
     if arch.positions == Positions::Rotary {
         // Rotation turns the elements of a head in pairs.

@@ -178,6 +178,30 @@ fn what_no_model_type_expresses_is_refused_by_field() {
             changed("deepseek-v3", |arch| arch.norm.qk = QkNorm::Head),
             "`norm.qk` is head; allowed: none with latent attention",
         ),
+        (
+            changed("llama-2-7b", |arch| arch.head_gate = true),
+            "`head_gate` is true",
+        ),
+        (
+            changed("llama-2-7b", |arch| arch.key_values = KeyValues::One),
+            "`key_values` is one; allowed: two",
+        ),
+        (
+            changed("llama-2-7b", |arch| arch.mlp_layers = Some(8)),
+            "`mlp_layers` is 8; allowed: absent",
+        ),
+        (
+            changed("llama-2-7b", |arch| arch.value_head_dim = Some(64)),
+            "`value_head_dim` is 64; allowed: absent",
+        ),
+        (
+            changed("mixtral-8x7b", |arch| arch.moe.as_mut().unwrap().latent = Some(1024)),
+            "`moe.latent` is 1024; allowed: absent",
+        ),
+        (
+            changed("mixtral-8x7b", |arch| arch.moe.as_mut().unwrap().norms = 1),
+            "`moe.norms` is 1; allowed: absent",
+        ),
     ] {
         let message = config_json(&arch, 4096).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
