@@ -277,6 +277,7 @@ class _ArchitectureShape(Record):
     recurrence: str | None
     linear_layers: int | None
     kv_lora_rank: int | None
+    kinds: list[_LayerKind] | None
 
 class _BaselineKeys(Record):
     """The model that gains are reported against, under the same workload."""
@@ -306,6 +307,7 @@ class _BestKeys(Record):
     memory_bytes: float
     gain: float | None
     gpu_time_to_equal_loss: float | None
+    loss: _LossDifference
     format_loss: _LossDifference | None
 
 class _ChangeKeys(Record):
@@ -323,6 +325,16 @@ class _ComparedKeys(Record):
     tokens_per_s_per_watt: float | None
     run: _RunKeys | None
 
+class _ComputeOptimal(Record):
+    """The size that is best for the training alone."""
+    parameters: int
+    shape: _ArchitectureShape
+    tokens: float
+    gpu_hours: float
+    serving: _ServingCost
+    cost_over_best: float
+    even_at_tokens: float | None
+
 class _DropKeys(Record):
     value: int
     depth: float
@@ -331,6 +343,7 @@ class _ElsewhereKeys(Record):
     """The same search on another GPU or in another number format."""
     gpu: str
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
+    linear_share: float | None
     best: _BestKeys | None
     refused: str | None
 
@@ -462,6 +475,18 @@ class _LatencyKeys(Record):
     tpot_high_us: float | None
     ttft_kept_probability: float | None
     tpot_kept_probability: float | None
+
+class _LayerKind(Record):
+    """The shape of some layers, where it is not that of the others; what it leaves out, they share."""
+    layers: int | None
+    heads: int | None
+    kv_heads: int | None
+    head_dim: int | None
+    window: int | None
+    key_values: str | None
+    sinks: bool | None
+    d_ff: int | None
+    experts: bool | None
 
 class _LayoutKeys(Record):
     """A layout with its prediction."""
@@ -612,6 +637,7 @@ class _PresetLine(Record):
     recurrence: str | None
     linear_layers: int | None
     kv_lora_rank: int | None
+    kinds: list[_LayerKind] | None
     aliases: list[str]
     source: str
 
@@ -637,6 +663,7 @@ class _RequestKeys(Record):
     tokens: float
     objective: Literal["equal-loss", "throughput", "loss", "train-time"]
     budget_gpu_hours: float | None
+    serve: _ServedLife | None
     target_loss_nats: float | None
     relaxed: list[str]
     free: Mapping[str, list[int]]
@@ -700,6 +727,26 @@ class _SearchOutcome(Record):
     loss_nats: Mapping[str, float]
     evidence: Literal["inside", "extrapolated", "none", "refused"]
     reasons: list[Literal["beyond_2b", "below_50m", "beyond_200_tokens_a_parameter", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "unmeasured_attention", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
+    serving: _ServingCost | None
+
+class _ServedLife(Record):
+    """What is served after the training."""
+    gpu: str
+    tokens: float
+    prompt: int
+    output: int
+    format: str
+    limits: _LimitKeys | None
+    usd_per_gpu_hour: list[float] | None
+
+class _ServingCost(Record):
+    """What serving a model over its life takes."""
+    gpu_hours: float
+    gpu_hours_low: float
+    gpu_hours_high: float
+    gpu_hours_per_million_tokens: float
+    usd_with_training: float | None
+    engine: _LayoutKeys
 
 class _Shape(Record):
     kind: Literal["gemm"]
@@ -741,7 +788,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
     text: str
     time_share: float
 
@@ -757,6 +804,7 @@ class _SizesKeys(Record):
     parameters_low: float
     parameters_high: float
     points: list[_SizeKeys]
+    compute_optimal: _ComputeOptimal | None
 
 class _SkippedKeys(Record):
     reason: str
@@ -803,7 +851,7 @@ class _StepLine(Record):
     bytes: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -824,7 +872,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -848,7 +896,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
     text: str
 
 class _WaveCount(Record):
@@ -1274,13 +1322,13 @@ class Model:
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
-        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
-        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
+        recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1392,13 +1440,13 @@ class Model:
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
-        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
-        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
+        recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1510,13 +1558,13 @@ class Model:
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
-        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
-        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
+        recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1798,6 +1846,15 @@ class Model:
         budget: str | None = None,
         tokens: float | str | None = None,
         target_loss: float | None = None,
+        serve: str | None = None,
+        serve_gpu: str | None = None,
+        serve_dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+        prompt: int | None = None,
+        output: int | None = None,
+        ttft_ms: float | None = None,
+        tpot_ms: float | None = None,
+        confidence: float | None = None,
+        usd_per_gpu_hour: float | str | None = None,
         count: Literal["total", "non-embedding", "active"] | None = None,
         tolerance: float | None = None,
         mlp: Literal["gelu", "swiglu"] | None = None,
@@ -1805,6 +1862,8 @@ class Model:
         free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
         also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
+        linear_share: Sequence[float] | None = None,
+        linear: Literal["gated_delta_net", "kimi_delta", "mamba2"] | None = None,
         relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
         layers: int | None = None,
         hidden: int | None = None,
@@ -1872,13 +1931,26 @@ class Model:
             has].
         objective: What to look for: the most tokens per second that cost no loss against the baseline,
             the most whatever they cost, the lowest loss for a budget or a number of tokens, or the
-            shortest time to a loss. Without params the last two find the size, too.
-        budget: GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the
-            objective loss.
+            shortest time to a loss. Without params the last two find the size, too [default: loss with
+            budget, train-time with target_loss, else equal-loss].
+        budget: GPU time of one training run, with serve of training and serving, such as `1000 gpu-
+            hours` or `50 gpu-days`, for the objective loss.
         tokens: Tokens that losses are compared after; for the objective train-time those after which
             the baseline has the loss to reach [default: 20 a parameter].
         target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
             law gemstones-annealed.
+        serve: Tokens that the model generates after its training, such as `2T tokens/year for 2 years`:
+            budget and time are then those of training and serving together.
+        serve_gpu: The GPU that serves [default: that of the training].
+        serve_dtype: Number format of serving [default: that of the training].
+        prompt: Tokens of a served prompt [default: 4096].
+        output: Tokens that a request generates [default: 512].
+        ttft_ms: The longest time to the first token of a request, in ms.
+        tpot_ms: The longest time per further token of a request, in ms.
+        confidence: The least probability with which the times keep their limits [default: 0.5: the
+            expected times keep them].
+        usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for training and serving, or
+            one for each such as h100=2.5,h200=3.5.
         count: What params counts: all parameters, those of the layers and the final norm, or those that
             a token meets.
         tolerance: Largest miss of params, as a fraction.
@@ -1889,8 +1961,11 @@ class Model:
             up to 8, the share of layers with a sliding window, latent attention; the fastest of each
             kind of attention is in the answer.
         also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
-            stands beside the others.
+            is listed.
         also_dtypes: Search in these number formats, too.
+        linear_share: Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of
+            each further one is shown beside the others [default: as in like, else 0].
+        linear: Kind of linear attention [default: as in like, else gated_delta_net].
         relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
             data/search-bounds.toml.
         layers: Fix the number of layers.
@@ -1936,13 +2011,13 @@ class Model:
         tp: Tensor-parallel ranks.
         cp: Context-parallel ranks, which share every sequence.
         ep: Expert-parallel ranks, which hold different routed experts.
-        expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+        expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
         pp: Pipeline stages.
         vp: Virtual pipeline stages a GPU, which interleave.
         dp: Data-parallel replicas.
         zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
         recompute: What the backward pass recomputes.
-        recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
+        recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
         attention: Fused or unfused attention.
         sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
         microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -1992,6 +2067,15 @@ def search(
     budget: str | None = None,
     tokens: float | str | None = None,
     target_loss: float | None = None,
+    serve: str | None = None,
+    serve_gpu: str | None = None,
+    serve_dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    prompt: int | None = None,
+    output: int | None = None,
+    ttft_ms: float | None = None,
+    tpot_ms: float | None = None,
+    confidence: float | None = None,
+    usd_per_gpu_hour: float | str | None = None,
     count: Literal["total", "non-embedding", "active"] | None = None,
     tolerance: float | None = None,
     like: str | Mapping[str, Any] | None = None,
@@ -2000,6 +2084,8 @@ def search(
     free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
     also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
+    linear_share: Sequence[float] | None = None,
+    linear: Literal["gated_delta_net", "kimi_delta", "mamba2"] | None = None,
     relax: Sequence[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]] | None = None,
     layers: int | None = None,
     hidden: int | None = None,
@@ -2067,13 +2153,26 @@ def search(
         has].
     objective: What to look for: the most tokens per second that cost no loss against the baseline,
         the most whatever they cost, the lowest loss for a budget or a number of tokens, or the
-        shortest time to a loss. Without params the last two find the size, too.
-    budget: GPU time of one training run, such as `1000 gpu-hours` or `50 gpu-days`, for the
-        objective loss.
+        shortest time to a loss. Without params the last two find the size, too [default: loss with
+        budget, train-time with target_loss, else equal-loss].
+    budget: GPU time of one training run, with serve of training and serving, such as `1000 gpu-
+        hours` or `50 gpu-days`, for the objective loss.
     tokens: Tokens that losses are compared after; for the objective train-time those after which
         the baseline has the loss to reach [default: 20 a parameter].
     target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
         law gemstones-annealed.
+    serve: Tokens that the model generates after its training, such as `2T tokens/year for 2 years`:
+        budget and time are then those of training and serving together.
+    serve_gpu: The GPU that serves [default: that of the training].
+    serve_dtype: Number format of serving [default: that of the training].
+    prompt: Tokens of a served prompt [default: 4096].
+    output: Tokens that a request generates [default: 512].
+    ttft_ms: The longest time to the first token of a request, in ms.
+    tpot_ms: The longest time per further token of a request, in ms.
+    confidence: The least probability with which the times keep their limits [default: 0.5: the
+        expected times keep them].
+    usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for training and serving, or
+        one for each such as h100=2.5,h200=3.5.
     count: What params counts: all parameters, those of the layers and the final norm, or those that
         a token meets.
     tolerance: Largest miss of params, as a fraction.
@@ -2087,8 +2186,11 @@ def search(
         up to 8, the share of layers with a sliding window, latent attention; the fastest of each
         kind of attention is in the answer.
     also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
-        stands beside the others.
+        is listed.
     also_dtypes: Search in these number formats, too.
+    linear_share: Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of
+        each further one is shown beside the others [default: as in like, else 0].
+    linear: Kind of linear attention [default: as in like, else gated_delta_net].
     relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
         data/search-bounds.toml.
     layers: Fix the number of layers.
@@ -2134,13 +2236,13 @@ def search(
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
-    expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+    expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
     pp: Pipeline stages.
     vp: Virtual pipeline stages a GPU, which interleave.
     dp: Data-parallel replicas.
     zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
     recompute: What the backward pass recomputes.
-    recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
+    recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -2253,13 +2355,13 @@ def check(
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
-    expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+    expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
     pp: Pipeline stages.
     vp: Virtual pipeline stages a GPU, which interleave.
     dp: Data-parallel replicas.
     zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
     recompute: What the backward pass recomputes.
-    recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
+    recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
@@ -2711,13 +2813,13 @@ def sweep(
     tp: Tensor-parallel ranks.
     cp: Context-parallel ranks, which share every sequence.
     ep: Expert-parallel ranks, which hold different routed experts.
-    expert_tp: Tensor-parallel ranks of one routed expert; 0 stands for tp [default: 0].
+    expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
     pp: Pipeline stages.
     vp: Virtual pipeline stages a GPU, which interleave.
     dp: Data-parallel replicas.
     zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
     recompute: What the backward pass recomputes.
-    recompute_layers: Layers of a stage that recompute; 0 stands for all [default: 0].
+    recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
     attention: Fused or unfused attention.
     sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
     microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
