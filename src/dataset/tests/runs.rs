@@ -683,7 +683,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ("llm_inference_bench", Publisher::LlmInferenceBench, 2487, 2285),
         ("neusight_model_runs", Publisher::Neusight, 33, 116),
         ("training_steps", Publisher::TrainingSteps, 597, 235),
-        ("inference_runs", Publisher::InferenceRuns, 4127, 3632),
+        ("inference_runs", Publisher::InferenceRuns, 4241, 3576),
     ] {
         let runs = read_runs(&[folder.join(file).with_extension("parquet")], &GpuCatalog::built_in()).unwrap();
         assert!(runs.runs.iter().all(|run| run.publisher == publisher));
