@@ -105,14 +105,8 @@ fn elsewhere<P: Borrow<Predictor>>(
     watch: &Watch<'_>,
 ) -> Result<Vec<ElsewhereKeys>> {
     let own = searched.workload.dtype;
-    let mut dtypes = vec![own];
-    for dtype in &asked.also_dtypes {
-        if !dtypes.contains(dtype) {
-            dtypes.push(*dtype);
-        }
-    }
-    let shares = asked.linear_share.iter().enumerate().skip(1);
-    let shares = shares.filter(|(at, share)| !asked.linear_share[..*at].contains(share));
+    let dtypes = each_once([&[own], &*asked.also_dtypes].concat());
+    let shares = each_once(asked.linear_share.clone()).into_iter().skip(1);
     let search = |predictor: &Predictor, dtype: Dtype| {
         let recipe = match dtype == own {
             true => searched.workload.recipe,
@@ -129,7 +123,7 @@ fn elsewhere<P: Borrow<Predictor>>(
         search::search(predictor, &request, watch)
     };
     let mut all = Vec::new();
-    for (_, &share) in shares {
+    for share in shares {
         let found = search::search(home, &searched.with_linear(asked.linear, share), watch);
         all.push(ElsewhereKeys::new(home.gpu(), own, found).with_linear(share));
     }
@@ -144,6 +138,17 @@ fn elsewhere<P: Borrow<Predictor>>(
         }
     }
     Ok(all)
+}
+
+/// Each item once, where it is first.
+fn each_once<T: PartialEq>(all: Vec<T>) -> Vec<T> {
+    let mut kept = Vec::with_capacity(all.len());
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
 }
 
 /// The GPUs of these names but for `home`, each once.

@@ -55,6 +55,7 @@ use crate::error::Result;
 use crate::ops::Recurrence;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use workload::is_default;
 
 /// The shape of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -111,13 +112,13 @@ pub struct Architecture {
     #[serde(default)]
     pub output_gate: bool,
     /// One number a query head multiplies the attention output of that head (Step-3.5, Laguna).
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub head_gate: bool,
     /// Width of a value head, where it is not that of a key head and attention is not latent (MiMo-V2-Flash).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_head_dim: Option<u64>,
     /// What gives keys and values.
-    #[serde(default, skip_serializing_if = "KeyValues::is_usual")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub key_values: KeyValues,
     /// Layers of other shapes; `layers` counts them, the fields above describe the others alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -271,22 +272,6 @@ named_enum! {
     }
 }
 
-impl KeyValues {
-    fn is_usual(&self) -> bool {
-        *self == Self::Two
-    }
-}
-
-/// Whether a count says nothing.
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-/// Whether a flag says nothing.
-fn is_off(flag: &bool) -> bool {
-    !flag
-}
-
 /// Which parts carry a bias vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -353,7 +338,7 @@ pub struct Moe {
     #[serde(default)]
     pub latent: Option<u64>,
     /// Norms of the residual stream that a layer with experts has more than one without, scales of its router counted (Gemma 4).
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub norms: u64,
 }
 
@@ -466,10 +451,10 @@ pub struct LinearLayers {
     /// Taps of the convolution in front.
     pub taps: u64,
     /// Whether every layer has it beside attention, and adds the two (Falcon-H1).
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub beside: bool,
     /// Whether a state-space model has no norm of its outputs.
-    #[serde(default, skip_serializing_if = "is_off")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unnormed: bool,
 }
 

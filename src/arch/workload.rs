@@ -264,7 +264,7 @@ pub struct Workload {
 }
 
 /// Whether an option has its default value.
-fn is_default<T: Default + PartialEq>(option: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(option: &T) -> bool {
     *option == T::default()
 }
 

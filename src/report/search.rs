@@ -21,7 +21,7 @@ use crate::search::Recommendation;
 use crate::search::Request;
 use crate::search::StopReason;
 use crate::search::bounds::Quantity;
-use crate::search::goal::{LEAST_TOKENS, Objective, Outcome};
+use crate::search::goal::{Objective, Outcome};
 use crate::search::{ComputeOptimal, Life, Served, Service, Sizes};
 use crate::units::Seconds;
 use serde::Serialize;
@@ -368,7 +368,7 @@ impl OutcomeKeys {
         let served = request.service.as_ref().zip(shape.served.as_ref());
         let [behind, behind_low, behind_high] = outcome.behind;
         Self {
-            tokens: Some(outcome.tokens).filter(|tokens| tokens.is_finite() && *tokens > LEAST_TOKENS),
+            tokens: Some(outcome.tokens).filter(|tokens| tokens.is_finite() && !outcome.is_unaffordable()),
             gpu_hours: outcome
                 .gpu_time
                 .map(|time| time.secs() / HOUR)

@@ -391,8 +391,8 @@ impl SearchReport {
                     |tokens| format!("{}B", significant(tokens / 1e9)),
                 ),
                 outcome
-                    .gpu_hours
-                    .filter(|hours| *hours > 0.0)
+                    .tokens
+                    .and(outcome.gpu_hours)
                     .map_or_else(|| "-".to_owned(), significant),
                 hours(|one| one.gpu_hours).unwrap_or_default(),
                 ends.map(Option::unwrap_or_default).join(" to ").trim().to_owned(),

@@ -41,6 +41,8 @@ pub struct Rule {
     pub kind: Kind,
     /// What may be changed to meet it, in the order in which it is tried; empty where nothing can be.
     pub fix: &'static [Adjust],
+    /// Whether it is about heads, so that it does not apply to a model without attention.
+    of_heads: bool,
     judge: fn(&Subject) -> Verdict,
 }
 
@@ -206,15 +208,12 @@ impl Rule {
 
     /// Judges the subject by this rule.
     pub fn judge(&self, subject: &Subject) -> Verdict {
-        if OF_ATTENTION.contains(&self.id) && subject.arch.attention_layers() == 0 {
+        if self.of_heads && subject.arch.attention_layers() == 0 {
             return Verdict::not_applicable("no layer has attention");
         }
         (self.judge)(subject)
     }
 }
-
-/// The rules on heads, which say nothing of a model without attention.
-const OF_ATTENTION: [&str; 5] = ["head-size", "qkv-shard", "attention-shard", "few-heads", "flash"];
 
 /// Whether the subject meets the rule; `None` if it does not apply.
 pub fn is_met(rule: &Rule, subject: &Subject) -> Option<bool> {

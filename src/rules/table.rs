@@ -21,6 +21,7 @@ pub static RULES: &[Rule] = &[
                  A100; padding per rank as in Megatron-LM",
         kind: Kind::Speed,
         fix: &[Adjust::Vocab],
+        of_heads: false,
         judge: alignment::vocabulary,
     },
     Rule {
@@ -32,6 +33,7 @@ pub static RULES: &[Rule] = &[
                  Multiplication Background User's Guide",
         kind: Kind::Memory,
         fix: &[Adjust::LargerBatch],
+        of_heads: false,
         judge: fill::micro_batch,
     },
     Rule {
@@ -42,6 +44,7 @@ pub static RULES: &[Rule] = &[
         source: "arXiv 2401.14489, closing list (stas00/ml-engineering, training/performance)",
         kind: Kind::Speed,
         fix: &[Adjust::NearBatch, Adjust::Seq],
+        of_heads: false,
         judge: fill::tokens,
     },
     Rule {
@@ -54,6 +57,7 @@ pub static RULES: &[Rule] = &[
                  Dao-AILab/flash-attention, csrc and hopper",
         kind: Kind::Speed,
         fix: &[Adjust::HeadsOrHidden],
+        of_heads: true,
         judge: attention::head_size,
     },
     Rule {
@@ -64,6 +68,7 @@ pub static RULES: &[Rule] = &[
         source: "arXiv 2401.14489, closing list (stas00/ml-engineering, training/performance)",
         kind: Kind::Speed,
         fix: &[Adjust::Hidden],
+        of_heads: false,
         judge: alignment::hidden_shard,
     },
     Rule {
@@ -74,6 +79,7 @@ pub static RULES: &[Rule] = &[
         source: "arXiv 2401.14489, closing list (stas00/ml-engineering, training/performance); key/value heads: derived",
         kind: Kind::Speed,
         fix: &[Adjust::Heads, Adjust::KvHeads, Adjust::Hidden],
+        of_heads: true,
         judge: attention::attention_shard,
     },
     Rule {
@@ -85,6 +91,7 @@ pub static RULES: &[Rule] = &[
                  the projection loses 18 % at 8 ranks",
         kind: Kind::Memory,
         fix: &[Adjust::FewerRanks],
+        of_heads: false,
         judge: parallel::tensor_parallel,
     },
     Rule {
@@ -95,6 +102,7 @@ pub static RULES: &[Rule] = &[
         source: "arXiv 2401.14489, figure 8 (stas00/ml-engineering, training/performance); widths: raw sweeps behind the paper, A100",
         kind: Kind::Speed,
         fix: &[Adjust::HeadsOrHidden],
+        of_heads: true,
         judge: attention::few_heads,
     },
     Rule {
@@ -105,6 +113,7 @@ pub static RULES: &[Rule] = &[
         source: "arXiv 2401.14489, figure 12 (stas00/ml-engineering, training/performance); raw FlashAttention sweep behind the paper, A100",
         kind: Kind::Speed,
         fix: &[Adjust::HeadsOrHidden],
+        of_heads: true,
         judge: attention::flash,
     },
     Rule {
@@ -116,6 +125,7 @@ pub static RULES: &[Rule] = &[
         source: "stas00/ml-engineering, training/performance, section on SwiGLU (follows BLOOM-176B and arXiv 2401.14489)",
         kind: Kind::Speed,
         fix: &[Adjust::DFf],
+        of_heads: false,
         judge: alignment::swiglu_width,
     },
     Rule {
@@ -126,6 +136,7 @@ pub static RULES: &[Rule] = &[
         source: "derived from the shapes of the GEMMs",
         kind: Kind::Speed,
         fix: &[Adjust::Heads, Adjust::KvHeads, Adjust::Hidden],
+        of_heads: true,
         judge: alignment::qkv_shard,
     },
     Rule {
@@ -136,6 +147,7 @@ pub static RULES: &[Rule] = &[
         source: "derived from the shapes of the GEMMs",
         kind: Kind::Speed,
         fix: &[Adjust::DFf],
+        of_heads: false,
         judge: alignment::mlp_shard,
     },
     Rule {
@@ -154,6 +166,7 @@ pub static RULES: &[Rule] = &[
             Adjust::LargerBatch,
             Adjust::Seq,
         ],
+        of_heads: false,
         judge: fill::tiles,
     },
     Rule {
@@ -171,6 +184,7 @@ pub static RULES: &[Rule] = &[
             Adjust::LargerBatch,
             Adjust::Seq,
         ],
+        of_heads: false,
         judge: fill::waves,
     },
     Rule {
@@ -181,6 +195,7 @@ pub static RULES: &[Rule] = &[
         source: "usual requirement of pipeline code (Megatron-LM); not seen in the text of arXiv 2401.14489",
         kind: Kind::Speed,
         fix: &[Adjust::Layers],
+        of_heads: false,
         judge: parallel::pipeline,
     },
     Rule {
@@ -191,6 +206,7 @@ pub static RULES: &[Rule] = &[
         source: "derived; the case study of arXiv 2401.14489 on nodes of six GPUs was not seen",
         kind: Kind::Split,
         fix: &[Adjust::EveryDivided],
+        of_heads: false,
         judge: parallel::node_size,
     },
     Rule {
@@ -201,6 +217,7 @@ pub static RULES: &[Rule] = &[
         source: "arXiv 2401.14489 on Pythia-410M and Pythia-1B, whose hidden widths are 43 and 128 a layer; the limit of 50 is ours",
         kind: Kind::Speed,
         fix: &[Adjust::Shallower],
+        of_heads: false,
         judge: fill::depth,
     },
 ];

@@ -40,7 +40,7 @@ pub const CHINCHILLA: &str = "hoffmann";
 const OUT_OF_REACH: f64 = 60.0;
 
 /// Tokens of a training for which a budget leaves nothing.
-pub const LEAST_TOKENS: f64 = 1.0;
+const LEAST_TOKENS: f64 = 1.0;
 
 /// Score from which on that is so.
 const UNAFFORDABLE: f64 = 1e6;
@@ -159,6 +159,13 @@ pub struct Entry<'a> {
     pub half_widths: [f64; 2],
     /// What serving it costs, where it is served; all shapes share the error of that, which a budget of GPU time leaves out.
     pub serving: Option<&'a Served>,
+}
+
+impl Outcome {
+    /// Whether serving alone takes the budget, which leaves no training.
+    pub fn is_unaffordable(&self) -> bool {
+        self.tokens <= LEAST_TOKENS
+    }
 }
 
 impl Entry<'_> {

@@ -57,7 +57,7 @@ use crate::rules::judge_all;
 use crate::search::anneal::Effort;
 use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
-use crate::search::goal::{Entry, LEAST_TOKENS, Outcome, Yardstick};
+use crate::search::goal::{Entry, Outcome, Yardstick};
 use crate::search::layout::Planned;
 use crate::search::loss::{COSTS_LOSS, Referee};
 use crate::search::objective::Archive;
@@ -580,7 +580,7 @@ fn by_outcome(yardstick: &Yardstick, shapes: Vec<Recommendation>) -> Vec<Recomme
     // Losses of shapes whose serving alone takes the budget are those of no training: they are ordered by what serving costs.
     let rank = |(shape, outcome): &(Recommendation, Outcome)| {
         let serving = shape.served.as_ref().map_or(0.0, |served| served.cost.secs());
-        match outcome.tokens <= LEAST_TOKENS {
+        match outcome.is_unaffordable() {
             true => (true, serving),
             false => (false, outcome.behind[0]),
         }

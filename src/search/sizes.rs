@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::predict::Predictor;
 use crate::search::anneal::Effort;
-use crate::search::goal::{Entry, Goal, LEAST_TOKENS, Objective, Outcome, TIED_TIME, Yardstick};
+use crate::search::goal::{Entry, Goal, Objective, Outcome, TIED_TIME, Yardstick};
 use crate::search::{EFFORT, search_of, usual_architecture};
 use crate::search::{Found, Life, PARAMETERS, Progress, Recommendation, Request, StopReason, Watch};
 use crate::stats::{quantile, rounded};
@@ -113,11 +113,11 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
             break;
         }
     }
-    let Some((_, first)) = found.first() else {
+    let Some((_, smallest)) = found.first() else {
         return Err(refused.unwrap_or_else(|| Error::infeasible("search: no size can be asked for")));
     };
     // One reference for all, so that outcomes compare.
-    let yardstick = Yardstick::new(&first.request, goal, first.baseline.gpu_time_per_token());
+    let yardstick = Yardstick::new(&smallest.request, goal, smallest.baseline.gpu_time_per_token());
     let bests = || found.iter().map(|(_, found)| &found.shapes[0]);
     let entries: Vec<Entry<'_>> = bests().map(Recommendation::entry).collect();
     let (outcomes, draws) = yardstick.outcomes(&entries, false);
@@ -128,15 +128,17 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
     optima.sort_by(f64::total_cmp);
     let [low, middle, high] = [OUTSIDE, 0.5, 1.0 - OUTSIDE].map(|share| quantile(&optima, share));
     // What serving takes jumps from size to size, so one that was tried is searched thoroughly.
-    let order = |a: &(_, &Outcome), b: &(_, &Outcome)| a.1.behind[0].total_cmp(&b.1.behind[0]);
-    let tried = found.iter().map(|(size, _)| *size).zip(&outcomes).min_by(order);
-    let tried = tried.filter(|_| request.service.is_some()).map(|(size, _)| size);
-    let mut answer = match of(tried.unwrap_or(rounded(middle, 2) as u64), searches - 1, EFFORT) {
+    let behind = |place: &usize| outcomes[*place].behind[0];
+    let least = (0..found.len()).min_by(|a, b| behind(a).total_cmp(&behind(b)));
+    let best_size = least.expect("one was found");
+    let thorough = match request.service {
+        Some(_) => found[best_size].0,
+        None => rounded(middle, 2) as u64,
+    };
+    let mut answer = match of(thorough, searches - 1, EFFORT) {
         // The best of the sizes that were searched before is the answer so far.
         Err(_) if is_stopped(searches - 1) => {
-            let order = |a: &(_, Outcome), b: &(_, Outcome)| a.1.behind[0].total_cmp(&b.1.behind[0]);
-            let best = found.into_iter().zip(outcomes).min_by(order);
-            let ((_, best), _) = best.expect("one was found");
+            let (_, best) = found.swap_remove(best_size);
             return Ok(Found {
                 stopped: StopReason::Interrupted,
                 ..best
@@ -193,7 +195,7 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
 pub fn affordable(found: &Found) -> Result<()> {
     let best = &found.shapes[0];
     match (&best.outcome, &best.served) {
-        (Some(outcome), Some(served)) if outcome.tokens <= LEAST_TOKENS => Err(Error::infeasible(format!(
+        (Some(outcome), Some(served)) if outcome.is_unaffordable() => Err(Error::infeasible(format!(
             "search: serving alone costs as much as {:.0} GPU-hours of training with {} parameters, more than the budget; fewer \
              tokens served or more GPU time would leave some for the training",
             served.cost.secs() / 3600.0,

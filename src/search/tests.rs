@@ -434,10 +434,7 @@ fn a_budget_over_a_life_is_answered_with_a_smaller_model_trained_for_longer() {
     assert!(optimal.gpu_time + point.best.served.as_ref().unwrap().cost > spent);
     assert!(optimal.even_at_tokens.unwrap() < 2e10);
     // A size that serving alone makes too dear is shown by a shape that costs little to serve.
-    let too_dear = sizes
-        .points
-        .iter()
-        .filter(|point| point.outcome.tokens <= goal::LEAST_TOKENS);
+    let too_dear = sizes.points.iter().filter(|point| point.outcome.is_unaffordable());
     let shapes: Vec<_> = too_dear.map(|point| &point.best.ranked.architecture).collect();
     assert!(!shapes.is_empty() && shapes.iter().all(|arch| arch.kv_heads < arch.heads));
     let refused = of(1e14, None).unwrap_err().to_string();
