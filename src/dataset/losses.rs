@@ -2,34 +2,14 @@
 
 use super::Skipped;
 use super::columns::Parquet;
-use super::runs::cells::Cells;
+use super::runs::map::{Map, put};
 use crate::error::Result;
+use serde::Deserialize;
+use serde_json::Value;
 use std::path::Path;
 
-/// What a table must have.
-const COLUMNS: &[&str] = &[
-    "source",
-    "split",
-    "loss_on",
-    "shape_key",
-    "layers",
-    "width",
-    "heads",
-    "head_dim",
-    "kv_heads",
-    "d_ff",
-    "gated",
-    "vocab",
-    "params",
-    "tokens",
-    "loss",
-];
-
-/// How far the stated parameters may be from those that the shape has.
-const COUNT_ERROR: f64 = 2e-3;
-
 /// Losses that may be compared with one another.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct LossSet {
     /// Whose runs.
     pub source: String,
@@ -40,7 +20,7 @@ pub struct LossSet {
 }
 
 /// One measured loss.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct LossRun {
     /// What it may be compared with.
     pub set: LossSet,
@@ -91,12 +71,19 @@ pub struct LossRuns {
 
 /// Reads tables of losses.
 pub fn read_losses<P: AsRef<Path>>(paths: &[P]) -> Result<LossRuns> {
-    let mut all = LossRuns::default();
+    let (mut all, map) = (LossRuns::default(), Map::find("losses"));
     for path in paths {
-        Cells::each(&Parquet::open(path.as_ref())?, COLUMNS, |cells| match read(cells) {
-            Ok(run) => all.runs.push(run),
-            Err(reason) => all.skipped.add(&reason, 1),
+        let rows = map.rows(&Parquet::open(path.as_ref())?, |values, name, value| {
+            put(values, name, value);
+            Ok(())
         })?;
+        for row in rows {
+            let run = row.and_then(|row| LossRun::deserialize(Value::Object(row)).map_err(|error| error.to_string()));
+            match run {
+                Ok(run) => all.runs.push(run),
+                Err(reason) => all.skipped.add(&reason, 1),
+            }
+        }
     }
     all.keep_lowest();
     Ok(all)
@@ -116,40 +103,5 @@ impl LossRuns {
         let left_out = (before - self.runs.len()) as u64;
         let reason = "another run of the shape has a lower loss after as many tokens";
         self.skipped.add(reason, left_out);
-    }
-}
-
-fn read(cells: Cells<'_>) -> Result<LossRun, String> {
-    let text = |column| cells.text_or_empty(column).map(str::to_owned);
-    let number = |column: &str| {
-        let value = cells.number(column)?;
-        let stated = value.filter(|value| *value > 0.0 && value.is_finite());
-        stated.ok_or_else(|| format!("`{column}` is not stated or not more than 0"))
-    };
-    let (layers, width, d_ff) = (number("layers")?, number("width")?, number("d_ff")?);
-    let (heads, head_dim, kv_heads) = (number("heads")?, number("head_dim")?, number("kv_heads")?);
-    let matrices = if cells.flag("gated")? { 3.0 } else { 2.0 };
-    let run = LossRun {
-        set: LossSet {
-            source: text("source")?,
-            split: text("split")?,
-            loss_on: text("loss_on")?,
-        },
-        shape: text("shape_key")?,
-        attention: layers * 2.0 * width * (heads + kv_heads) * head_dim,
-        mlp: layers * matrices * width * d_ff,
-        layers,
-        width,
-        heads,
-        head_dim,
-        kv_heads,
-        vocab: number("vocab")?,
-        tokens: number("tokens")?,
-        loss: number("loss")?,
-    };
-    let miss = (run.parameters() / number("params")? - 1.0).abs();
-    match miss <= COUNT_ERROR {
-        true => Ok(run),
-        false => Err("`params` is not the number that the shape has".to_owned()),
     }
 }

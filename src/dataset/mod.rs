@@ -12,6 +12,7 @@ mod columns;
 mod digest;
 mod draft;
 mod file;
+mod formula;
 mod import;
 pub mod line;
 pub mod losses;

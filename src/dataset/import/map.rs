@@ -1,12 +1,12 @@
 //! Importers as data: `data/imports/NAME.toml` says what the tables of the source `NAME` hold, and this reads them.
 //!
-//! `data/README.md` lists the keys, [`formula`](super::formula) says what formulas, conditions and texts are.
+//! `data/README.md` lists the keys, [`formula`](crate::dataset::formula) says what formulas, conditions and texts are.
 
 use super::code::Function;
-use super::formula::{Cells, Columns, Of, matches, text};
 use super::{Filter, Reading, Reason, unknown};
 use crate::dataset::column::{Cell, Kind};
 use crate::dataset::columns::{Parquet, Supplied};
+use crate::dataset::formula::{Cells, Columns, Of, matches, text};
 use crate::gpu::Gpu;
 use crate::ops::{Dimension, Domain, Op, OpKind, Value};
 use crate::toml_text;

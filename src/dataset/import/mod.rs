@@ -6,7 +6,6 @@
 
 mod code;
 mod cookbook;
-mod formula;
 mod map;
 
 use super::alarms::objection;

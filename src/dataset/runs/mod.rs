@@ -4,24 +4,18 @@
 //! with the architecture and the workload that describe it to a predictor; what a table does not
 //! say is filled in by the stated assumptions of its publisher (`docs/runs.md`).
 
-pub(super) mod cells;
-mod inference_runs;
-mod llm_foundry;
-mod llm_inference_bench;
+pub(super) mod map;
 mod native;
-mod neusight;
-mod pipeweave;
-mod training_steps;
-mod tuning;
-mod vtrain;
+mod published;
 
 pub use native::{columns_markdown, read_csv_text, read_object, read_objects, write_runs};
-pub use tuning::{TuningRun, read_tuning};
+#[cfg(test)]
+pub use published::read_rows;
 
-use self::cells::Cells;
+use self::map::Map;
 use super::columns::Parquet;
 use super::{Filter, Skipped};
-use crate::arch::{Architecture, Biases, Mlp, MlpKind, Workload};
+use crate::arch::{Architecture, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::units::{BytesPerSecond, Seconds};
@@ -53,29 +47,11 @@ named_enum! {
 }
 
 impl Publisher {
-    /// The software of its runs; empty where each row names its own.
-    pub const fn software(self) -> &'static str {
+    /// A column that no other publisher's tables have, or the one of our own schema.
+    fn mark(self) -> &'static str {
         match self {
-            Self::LlmFoundry => "llm-foundry 2023",
-            Self::Vtrain => "Megatron-DeepSpeed 2022",
-            Self::Pipeweave => "vLLM",
-            Self::Neusight => "PyTorch 2.1",
-            Self::TrainingSteps | Self::InferenceRuns | Self::LlmInferenceBench | Self::TuningRuns | Self::Native => "",
-        }
-    }
-
-    /// The column that no other publisher's table has.
-    const fn mark(self) -> &'static str {
-        match self {
-            Self::LlmFoundry => "Throughput (T/s/GPU)",
-            Self::Vtrain => "iteration time (ms)",
-            Self::Pipeweave => "median_decode_latency",
-            Self::TrainingSteps => "recipe_recompute",
-            Self::InferenceRuns => "moe_tp",
-            Self::LlmInferenceBench => "Num of Hardware",
-            Self::Neusight => "bwall_latency",
-            Self::TuningRuns => "base_quant",
             Self::Native => "seconds",
+            other => Map::find(other.name()).mark(),
         }
     }
 }
@@ -156,7 +132,6 @@ impl Run {
     ) -> Self {
         Self {
             publisher,
-            software: publisher.software().to_owned(),
             ..Self::measured(Cow::Borrowed(gpu), architecture, workload, time)
         }
     }
@@ -234,18 +209,11 @@ pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>, g
         let path = path.as_ref();
         let file = Parquet::open(path)?;
         let found = match publisher.map_or_else(|| recognise(&file), Ok)? {
-            Publisher::LlmFoundry => llm_foundry::read(&file)?,
-            Publisher::Vtrain => vtrain::read(&file)?,
-            Publisher::Pipeweave => pipeweave::read(&file)?,
-            Publisher::TrainingSteps => training_steps::read(&file)?,
-            Publisher::InferenceRuns => inference_runs::read(&file)?,
-            Publisher::LlmInferenceBench => llm_inference_bench::read(&file)?,
-            Publisher::Neusight => neusight::read(&file)?,
-            Publisher::TuningRuns => tuning::read(&file)?,
             Publisher::Native => Runs {
                 runs: native::read(&file, Some(path), gpus)?,
                 ..Runs::default()
             },
+            publisher => published::read(publisher, &file)?,
         };
         all.runs.extend(found.runs);
         all.skipped.merge(&found.skipped);
@@ -269,13 +237,6 @@ fn recognise(file: &Parquet) -> Result<Publisher> {
 }
 
 impl Runs {
-    /// A run of every row of a table with these columns.
-    fn of_rows(file: &Parquet, columns: &[&str], run: impl Fn(Cells<'_>) -> Result<Run, Reason>) -> Result<Self> {
-        let mut runs = Self::default();
-        Cells::each(file, columns, |cells| runs.keep(run(cells)))?;
-        Ok(runs)
-    }
-
     /// Keeps a run that can be described to a predictor, or counts why it cannot.
     fn keep(&mut self, run: Result<Run, Reason>) {
         let checked = run.and_then(|run| {
@@ -292,25 +253,4 @@ impl Runs {
             Err(reason) => self.skipped.add(&reason, 1),
         }
     }
-}
-
-fn known_gpu(name: &str) -> Result<&'static Gpu, Reason> {
-    Gpu::find(name).map_err(|_| format!("GPU `{name}` is not in data/gpus"))
-}
-
-/// A decoder of the GPT kind without biases; positions are for the caller to set.
-fn gpt(name: &str, hidden: u64, heads: u64, layers: u64, d_ff: u64, vocab: u64) -> Result<Architecture, Reason> {
-    if heads == 0 || !hidden.is_multiple_of(heads) {
-        return Err(format!("{heads} heads do not divide the width {hidden}"));
-    }
-    Ok(Architecture {
-        name: name.to_owned(),
-        mlp: Mlp {
-            kind: MlpKind::Gelu,
-            d_ff,
-        },
-        vocab,
-        biases: Biases::default(),
-        ..Architecture::gpt(hidden, layers, heads)
-    })
 }

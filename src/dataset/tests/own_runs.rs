@@ -198,7 +198,7 @@ fn all_missing_columns_of_losses_are_named_even_without_rows() {
     for row in ["", "a,b,c,d,1,2,3,4,5,6,false,7,8\n"] {
         std::fs::write(&path, format!("{names}\n{row}")).unwrap();
         let message = read_losses(&[&path]).unwrap_err().to_string();
-        let missing = "the column `tokens` is missing, nor are there `loss`; allowed: a file with the columns source, ";
+        let missing = "the column `loss` is missing, nor are there `tokens`; allowed: a file with the columns layers, ";
         assert!(message.contains(missing), "{message}");
     }
     let cells = "a,b,c,d,2,64,4,16,4,256,false,100,";

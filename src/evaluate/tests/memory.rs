@@ -1,7 +1,7 @@
 //! Peak memory of published training runs, and runs that ran out of it, against the memory model.
 
 use crate::arch::{MemoryVerdict, memory_use};
-use crate::dataset::runs::{read_runs, read_tuning};
+use crate::dataset::runs::{Publisher, read_rows, read_runs};
 use crate::framework::Framework;
 use crate::gpu::GpuCatalog;
 use crate::plan::memory_share;
@@ -24,14 +24,13 @@ struct Setting {
 /// Every setting of the table once, however many releases ran it.
 fn settings(file: &Path) -> Vec<Setting> {
     let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
-    for tuning in read_tuning(file).unwrap() {
-        let run = &tuning.run;
+    for (run, values) in read_rows(file, Publisher::TuningRuns).unwrap() {
         let (work, gpu) = (&run.workload, &run.gpu);
         let framework = Framework::recognise(&run.software, work.mode, gpu.generation).unwrap();
         let mut practice = framework.practice.clone();
-        practice.foreach = tuning.foreach;
+        practice.foreach = values["trainer"]["foreach"] == true;
         let memory = memory_use(&run.architecture, work, &practice).unwrap();
-        let (ran_out, reads_live) = (tuning.ran_out, tuning.reads_live);
+        let [ran_out, reads_live] = ["ran_out", "reads_live"].map(|name| values[name] == true);
         let name = format!("{} {work} {ran_out} {reads_live}", run.configuration);
         let setting = settings.entry(name.clone()).or_insert_with(|| Setting {
             readings: Vec::new(),
@@ -43,7 +42,8 @@ fn settings(file: &Path) -> Vec<Setting> {
             fits: memory.verdict(gpu) != MemoryVerdict::DoesNotFit,
             shown: format!("{name}: {} at {}", memory.total(), memory.peak),
         });
-        setting.readings.extend(tuning.peak.map(|peak| peak.bytes()));
+        let peak = values["peak_gib"].as_f64().filter(|peak| *peak > 0.0);
+        setting.readings.extend(peak.map(|gib| gib * f64::from(1 << 30)));
     }
     settings.into_values().collect()
 }

@@ -1,10 +1,10 @@
-//! Formulas, conditions and texts over the columns of a row, as the maps of `data/imports` have them.
+//! Formulas, conditions and texts over the columns of a row, as the maps of `data/imports` and `data/runs` have them.
 //!
 //! | what | forms |
 //! | --- | --- |
 //! | formula | a number, a column, `a + b`, `a - b`, `a * b`, `a / b`, `a // b` (rounded down), `a ^ b`, `if(condition, a, b)` |
-//! | condition | a column of flags, `a < b`, `a > b`, `a = b`, `column = 'text' \| 'start*'`, `not`, `and`, `or` |
-//! | text | `{column}`, `{lower column}`, `{column without text}` between other text |
+//! | condition | a column of flags, `a < b`, `a > b`, `a = b`, `column is null`, `column = 'text' \| 'start*'`, `not`, `and`, `or` |
+//! | text | between other text `{column}`, `{lower column}`, `{column without text}`, `{column spaced sign}` (a space for each), `{column part 1|}` (after the first of such signs) |
 //!
 //! A column with other signs than letters, digits, `_` and `.` in its name is between backquotes. A null or negative number
 //! is 0, which no size may be; a null text is empty. Texts are compared without regard to case, `*` is any text.
@@ -55,18 +55,26 @@ impl Columns {
         let pieces = template.split('{').map(|piece| match piece.split_once('}') {
             None => (None, piece),
             Some((hole, literal)) => {
-                let (hole, without) = hole.split_once(" without ").unwrap_or((hole, ""));
+                let mut words = [(" without ", ""), (" spaced ", " "), (" part ", "")].into_iter();
+                let change = words.find_map(|(word, to)| Some((hole.split_once(word)?, word, to)));
+                let ((hole, from), word, to) = change.unwrap_or(((hole, ""), "", ""));
+                let part = (word == " part ").then(|| from.split_at(1));
+                let part = part.and_then(|(number, sign)| Some((number.parse::<usize>().ok()?, sign)));
                 let lower = hole.strip_prefix("lower ");
                 let place = self.place(lower.unwrap_or(hole), Kind::Text);
-                (Some((place, lower.is_some(), without)), literal)
+                (Some((place, lower.is_some(), part, from, to)), literal)
             }
         });
         let pieces: Vec<_> = pieces.collect();
         Box::new(move |cells| {
             let mut whole = String::new();
             for (hole, literal) in &pieces {
-                if let Some((place, lower, without)) = hole {
-                    let content = text(cells, *place).replace(without, "");
+                if let Some((place, lower, part, from, to)) = hole {
+                    let content = cells(*place).map_or_else(String::new, |cell| cell.to_string());
+                    let content = match part {
+                        Some((number, sign)) => content.split(sign).nth(*number).unwrap_or_default().to_owned(),
+                        None => content.replace(from, to),
+                    };
                     whole += &if *lower { content.to_ascii_lowercase() } else { content };
                 }
                 whole += literal;
@@ -154,6 +162,10 @@ impl Parser<'_> {
         }
         let start = self.rest;
         let name = self.column()?;
+        if self.take("is null") {
+            let place = self.columns.place(name, Kind::Real);
+            return Some(Box::new(move |cells| cells(place).is_none()));
+        }
         if self.take("= '") {
             let place = self.columns.place(name, Kind::Text);
             let mut patterns = Vec::new();
@@ -277,6 +289,7 @@ mod tests {
             ("seven = 7 and 7 < seven", false),
             ("Text = 'other' | 't*T'", true),
             ("`a name` = '*Na*' and null = ''", true),
+            ("null is null and not seven is null", true),
             ("Text = 'tex'", false),
         ] {
             let mut columns = Columns::default();
@@ -285,9 +298,9 @@ mod tests {
             assert_eq!(holds(&|place| cells[place]), expected, "{condition}");
         }
         let mut columns = Columns::default();
-        let text = columns.text("a {lower ABC}-{H100_dgx without _dgx} z");
+        let text = columns.text("a {lower ABC}-{H100_dgx without _dgx} {no_end spaced _} {x|y part 1|} z");
         let cells = row(&columns);
-        assert_eq!(text(&|place| cells[place]), "a abc-H100 z");
+        assert_eq!(text(&|place| cells[place]), "a abc-H100 no end y z");
     }
 
     #[test]
