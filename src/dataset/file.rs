@@ -7,7 +7,7 @@
 
 use super::column::{Cell, Column, Kind, Presence};
 use super::columns::write::{self, Field};
-use super::columns::{Batch, Parquet, Texts, Values};
+use super::columns::{Batch, Parquet, Texts, Values, is_csv};
 use super::draft::Draft;
 use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
 use super::{Filter, Row};
@@ -27,16 +27,29 @@ const SCHEMA_KEY: &str = "shapewise.schema";
 
 /// Refuses a path that [`write()`] could not write to, for callers with hours of work before it.
 pub fn check_target(path: &Path) -> Result<()> {
+    match is_csv(path) {
+        true => Err(unfit(
+            path,
+            "is the name of a CSV table",
+            "a name of Parquet, such as rows.parquet",
+        )),
+        false => check_folder(path),
+    }
+}
+
+/// Refuses a path that is no file in an existing folder.
+pub(super) fn check_folder(path: &Path) -> Result<()> {
     let problem = match path.parent() {
         None => "is not the path of a file".to_owned(),
         _ if path.is_dir() => "is a folder".to_owned(),
         Some(folder) if folder.as_os_str().is_empty() || folder.is_dir() => return Ok(()),
         Some(folder) => format!("is in the folder {}, which does not exist", folder.display()),
     };
-    Err(Error::bad_input(format!(
-        "{} {problem}; allowed: a file in an existing folder",
-        path.display()
-    )))
+    Err(unfit(path, &problem, "a file in an existing folder"))
+}
+
+fn unfit(path: &Path, problem: &str, allowed: &str) -> Error {
+    Error::bad_input(format!("{} {problem}; allowed: {allowed}", path.display()))
 }
 
 /// Writes rows to a file, replacing it, without a description of any GPU; the folder must exist.

@@ -5,11 +5,10 @@
 
 use super::{Measure, Run, Serving};
 use crate::arch::{Architecture, Dimension, Mode, Preset, Workload, parse_config, read_config};
-use crate::dataset::check_target;
 use crate::dataset::column::{Cell, Kind};
 use crate::dataset::columns::write::{self, Field};
 use crate::dataset::columns::{Parquet, is_csv};
-use crate::dataset::file::{described_in, descriptions};
+use crate::dataset::file::{check_folder, described_in, descriptions};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{Dtype, LARGEST};
@@ -512,7 +511,7 @@ fn model_text(architecture: &Architecture) -> String {
 /// Writes runs in the schema of `docs/runs.md`, replacing the file: CSV where its name ends so, else Parquet, which
 /// describes GPUs that `data/gpus` does not know.
 pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
-    check_target(path)?;
+    check_folder(path)?;
     let written: Vec<Written<'_>> = runs.iter().map(Written::new).collect();
     let cell = |column: usize, row: usize| COLUMNS[column].get(&written[row]);
     let content = match is_csv(path) {

@@ -343,6 +343,8 @@ fn writing_refuses_what_could_not_be_read_and_keeps_the_old_file() {
     assert!(!folder.path().join("no").exists());
     let sentence = write(folder.path(), &[]).unwrap_err().to_string();
     assert!(sentence.contains("is a folder; allowed: "), "{sentence}");
+    let sentence = write(&folder.path().join("rows.csv"), &[]).unwrap_err().to_string();
+    assert!(sentence.contains("is the name of a CSV table; allowed: "), "{sentence}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
