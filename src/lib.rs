@@ -134,6 +134,8 @@ pub mod loss;
 
 pub mod search;
 
+pub mod prune;
+
 #[cfg(feature = "dataset")]
 pub mod evaluate;
 

@@ -219,6 +219,12 @@ def search(params=None, **options):
     return _ask("search", options | {"params": params})
 
 
+def search_from(from_, target, **options):
+    """What a model loses to meet targets such as "0.6x-latency" or ["0.6x-latency", "0.5x-memory"]."""
+    targets = [target] if isinstance(target, str) else list(target)
+    return _ask("search_from", options | {"from_": from_, "target": targets})
+
+
 def check(architecture, **options):
     """The sizing rules on a model: what is broken, what it costs, what fixes it."""
     return Model.from_config(architecture).check(**options)
@@ -269,7 +275,7 @@ def _documented(function, question):
     """Names every option in the signature and in the help of a function."""
     own = _inspect.signature(function).parameters.values()
     own = [each for each in own if each.kind is not _inspect.Parameter.VAR_KEYWORD]
-    names = {each.name for each in own} | {"architecture", "like", "onnx", "ops"}
+    names = {each.name.rstrip("_") for each in own} | {"architecture", "like", "onnx", "ops"}
     options = {key: schema for key, schema in _options(question).items() if key not in names and key.isidentifier()}
     options = {f"{key}_" if _keyword.iskeyword(key) else key: schema for key, schema in options.items()}
     further = [_inspect.Parameter(key, _inspect.Parameter.KEYWORD_ONLY, default=None) for key in options]
@@ -281,7 +287,7 @@ def _documented(function, question):
     function.__doc__ = "\n".join([_inspect.cleandoc(function.__doc__), "", *lines])
 
 
-for _name in ("predict_gemm", "predict_attention", "predict_graph", "search", "calibrate"):
+for _name in ("predict_gemm", "predict_attention", "predict_graph", "search", "search_from", "calibrate"):
     _documented(globals()[_name], _name)
 _documented(predict_module, "predict_graph")
 for _function, _name in (("predict", "predict_model"), ("sweep", "sweep_model")):
@@ -311,6 +317,7 @@ __all__ = [
     "predict_module",
     "presets",
     "search",
+    "search_from",
     "sweep",
     *sorted({report.__name__ for report in _CLASSES.values()}),
 ]

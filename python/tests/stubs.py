@@ -279,6 +279,10 @@ def written():
     parts.append("\n".join(model) + "\n")
     architecture = ("str | PathLike[str] | dict[str, Any]", True, "")
     parts.append(function("search", stubs.options("search"), report["search"], doc("search"), ("params",)))
+    name = "search_from"
+    options = stubs.options(name)
+    options["target"] = ("str | Sequence[str]", *options["target"][1:])
+    parts.append(function(name, options, report[name], doc(name), ("from_", "target")))
     options = stubs.options("check") | {"architecture": architecture}
     parts.append(function("check", options, report["check"], doc("check"), ("architecture",)))
     for name in ("plan", "compare"):

@@ -15,6 +15,8 @@ pub mod question;
 
 pub mod plan;
 
+pub mod prune;
+
 pub mod schema;
 
 pub mod search;

@@ -15,6 +15,7 @@ use crate::report::graph::GraphReport;
 use crate::report::operator::OperatorReport;
 use crate::report::operator_check::OperatorCheckReport;
 use crate::report::plan::{CompareReport, PlanReport};
+use crate::report::prune::PruneReport;
 use crate::report::search::SearchReport;
 use crate::report::step::StepReport;
 use crate::report::sweep::SweepReport;
@@ -22,7 +23,7 @@ use crate::report::{AnyReport, Report};
 use crate::request::json::{self, Bodied, BodyTraits, NoRequest};
 use crate::request::{
     ArchitectureRequest, AttentionRequest, GemmRequest, GraphRequest, ModelRequest, OperatorRequest, PlanRequest,
-    SearchRequest, Sizes, StepRequest, TargetRequest,
+    PruneRequest, SearchRequest, Sizes, StepRequest, TargetRequest,
 };
 use crate::search::{Progress, Watch};
 use serde_json::{Value, json};
@@ -160,6 +161,14 @@ pub fn search(asked: Asked<SearchRequest>) -> Result<Work<SearchReport>> {
         let of = |target: &TargetRequest| asked.context.predictor(target);
         answer::search::search(&home, &asked.request, &searched, &asked.target, of, watch)
     })
+}
+
+/// What an existing model loses to meet targets.
+pub fn prune(asked: Asked<PruneRequest>) -> Result<Work<PruneReport>> {
+    let model = asked.context.architecture("from", &asked.request.from)?;
+    let predictor = asked.predictor()?;
+    let workload = asked.request.workload(&model, predictor.gpu())?;
+    work(move |_| answer::prune::prune(&predictor, &model, &workload, &asked.request))
 }
 
 /// The best layouts over a number of GPUs.
@@ -328,6 +337,15 @@ impl Question {
             example: Some(r#"{"params": "350M", "top": 3, "export": true}"#),
             load: Load::Search,
             asks: &By(search),
+        },
+        Self {
+            name: "search_from",
+            topic: "search",
+            summary: "Find what an existing model loses to meet targets of latency, memory or throughput at the least expected damage.",
+            answer: "What each layer keeps, before and after",
+            example: Some(r#"{"from": "llama-3-8b", "target": ["0.7x-latency"], "workload": {"mode": "decode"}}"#),
+            load: Load::Job,
+            asks: &By(prune),
         },
         Self {
             name: "plan",

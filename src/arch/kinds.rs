@@ -39,8 +39,37 @@ pub struct LayerKind {
 
 impl LayerKind {
     /// Whether such a layer has attention, an MLP or experts.
-    fn is_something(&self) -> bool {
-        self.heads > 0 || self.d_ff > 0 || self.experts
+    pub fn is_something(&self) -> bool {
+        self.heads > 0 || self.has_mlp()
+    }
+
+    /// Whether it has an MLP or experts.
+    pub const fn has_mlp(&self) -> bool {
+        self.d_ff > 0 || self.experts
+    }
+
+    /// The same layer with so many key/value heads, which the query heads share; 0 leaves no attention.
+    #[must_use]
+    pub fn with_kv_heads(self, kv_heads: u64) -> Self {
+        match kv_heads {
+            0 => Self {
+                layers: self.layers,
+                d_ff: self.d_ff,
+                experts: self.experts,
+                ..Self::default()
+            },
+            _ => Self { kv_heads, ..self },
+        }
+    }
+
+    /// The same layer with a dense MLP of this width; 0 leaves neither an MLP nor experts.
+    #[must_use]
+    pub fn with_d_ff(self, d_ff: u64) -> Self {
+        Self {
+            d_ff,
+            experts: false,
+            ..self
+        }
     }
 }
 
@@ -58,6 +87,35 @@ impl Architecture {
             d_ff: if self.moe.is_some() { 0 } else { self.mlp.d_ff },
             experts: self.moe.is_some(),
         }
+    }
+
+    /// The shape of each of its layers, in their order; `None` where they differ in more than leading dense ones, or where attention
+    /// and MLP share their input.
+    pub fn each_layer(&self) -> Option<Vec<LayerKind>> {
+        let window = self.window.map(|window| (window.size, window.layers));
+        let differ = !self.kinds.is_empty()
+            || self.linear.is_some()
+            || self.index.is_some()
+            || self.mlp_layers.is_some()
+            || self.parallel_layers
+            || window.is_some_and(|(_, layers)| layers < self.layers);
+        let shared = LayerKind {
+            window: window.map(|(size, _)| size),
+            ..self.kind()
+        };
+        let of = |layer| match self.moe {
+            Some(moe) if !moe.is_in(layer) => shared.with_d_ff(self.mlp.d_ff),
+            _ => shared,
+        };
+        (!differ).then(|| (0..self.layers).map(of).collect())
+    }
+
+    /// The same model of these layers, of which those of nothing are none.
+    #[must_use]
+    pub fn with_layers(&self, layers: &[LayerKind]) -> Self {
+        let mut changed = self.clone();
+        changed.set_kinds(layers.iter().copied());
+        changed
     }
 
     /// Its layers of one kind alone.
@@ -161,7 +219,8 @@ impl Architecture {
         self.parts().try_for_each(|part| part.validate())
     }
 
-    /// Sets the shapes of its layers, one by one: that of most becomes the shared one. Layers of nothing are none.
+    /// Sets the shapes of its layers, one by one: that of most, with experts if any has, becomes the shared one. Layers of nothing are
+    /// none.
     pub(super) fn set_kinds(&mut self, each: impl IntoIterator<Item = LayerKind>) {
         let mut kinds: Vec<LayerKind> = Vec::new();
         let mut places = HashMap::new();
@@ -172,7 +231,8 @@ impl Architecture {
                 None => kinds.push(one),
             }
         }
-        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.layers));
+        // What experts are is said of the shared shape alone.
+        kinds.sort_by_key(|kind| (!kind.experts, std::cmp::Reverse(kind.layers)));
         let layers = kinds.iter().map(|kind| kind.layers).sum();
         if let [most, others @ ..] = &*kinds {
             *self = Self {

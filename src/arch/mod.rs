@@ -36,7 +36,7 @@ mod presets;
 mod config;
 
 pub use adapter::{BaseDtype, Targets};
-pub use config::{Stated, config_json, parse_config, read_config, read_object};
+pub use config::{Stated, config_json, layers_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
 pub use kinds::LayerKind;
 pub use lowering::lower;

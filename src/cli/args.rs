@@ -15,6 +15,7 @@ use crate::request::GemmRequest;
 use crate::request::GraphRequest;
 use crate::request::ModelRequest;
 use crate::request::PlanRequest;
+use crate::request::PruneRequest;
 use crate::request::SearchRequest;
 use crate::request::Size;
 use crate::request::StepRequest;
@@ -95,7 +96,10 @@ pub enum Command {
     /// data/search-bounds.toml, within the tolerance of the parameters and in the memory of the GPU. The search does not
     /// vary the kinds of layers, of attention (no latent attention, no state-space layers) and of MLP, the number format
     /// or the GPU, and knows of a shape's quality only the loss that scaling laws give it.
-    Search(Box<SearchArgs>),
+    ///
+    /// With --from and --target it finds instead what an existing model loses to get faster or smaller, at the least expected
+    /// damage.
+    Search(Box<Search>),
     /// Find the fastest layout of a model over a number of GPUs: ranks, micro-batches, sharding, recomputation.
     ///
     /// In training the layout with the shortest step; when serving the engine, the copies of it and the requests in
@@ -438,6 +442,75 @@ pub struct SearchArgs {
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,
+}
+
+/// Finding what a model loses.
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// What is pruned.
+    #[command(flatten)]
+    pub subject: Targeted<PruneRequest>,
+    /// The damage of blocks: CSV with the columns layer, part, choice and score, or JSON with them as keys [default: the share
+    /// of all parameters that its part has, times the square of the share of the part that goes].
+    #[arg(long, value_name = "FILE")]
+    pub scores: Option<PathBuf>,
+    /// Write each reported shape as a Hugging Face config.json into a folder of its own below this one.
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
+    /// Files that exist.
+    #[command(flatten)]
+    pub replace: ReplaceArgs,
+}
+
+/// What is searched: shapes, or what an existing model loses.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // One value a run of the program.
+pub enum Search {
+    /// Shapes.
+    Shapes(SearchArgs),
+    /// What the model of `--from` loses.
+    From(PruneArgs),
+}
+
+/// The option that a search prunes by.
+const FROM: &str = "from";
+
+impl FromArgMatches for Search {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        match matches.contains_id(FROM) {
+            true => PruneArgs::from_arg_matches(matches).map(Self::From),
+            false => SearchArgs::from_arg_matches(matches).map(Self::Shapes),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Search {
+    /// The options of both, of which those of one alone refuse those of the other.
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let prunes = PruneArgs::augment_args(clap::Command::new(FROM));
+        let both: Vec<_> = prunes.get_arguments().map(|arg| arg.get_id().clone()).collect();
+        let command = SearchArgs::augment_args(command);
+        let known: Vec<_> = command.get_arguments().map(|arg| arg.get_id().clone()).collect();
+        let command = command.mut_args(|arg| match both.contains(arg.get_id()) {
+            true => arg,
+            false => arg.conflicts_with(FROM),
+        });
+        let of_pruning = prunes.get_arguments().filter(|arg| !known.contains(arg.get_id()));
+        let of_pruning = of_pruning.map(|arg| match arg.get_id() == FROM {
+            true => arg.clone().required(false).requires("target"),
+            false => arg.clone().required(false).requires(FROM),
+        });
+        command.args(of_pruning).mut_group("subject", |group| group.arg(FROM))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
 }
 
 /// Planning a layout.

@@ -18,7 +18,11 @@ fn command_line(question: &Question, body: &Value) -> Option<String> {
     let mut command = &Cli::command();
     let mut line = vec![command.get_name().to_owned()];
     for word in question.name.split('_') {
-        command = command.find_subcommand(word)?;
+        // What is no command is an option.
+        let Some(part) = command.find_subcommand(word) else {
+            break;
+        };
+        command = part;
         line.push(word.to_owned());
     }
     let (mut first, mut options) = (Vec::new(), Vec::new());

@@ -1,23 +1,26 @@
-//! `shapewise search`: the fastest architecture for a number of parameters.
+//! `shapewise search`: the fastest architecture for a number of parameters, or what an existing model loses.
 
 use crate::answer::predictors;
+use crate::answer::question;
 use crate::answer::search::search;
-use crate::cli::args::SearchArgs;
 use crate::cli::args::View;
+use crate::cli::args::{PruneArgs, Search, SearchArgs};
 use crate::cli::note;
 use crate::cli::output::{ReplaceArgs, write, write_all};
 use crate::cli::progress_bar;
 use crate::cli::render;
 use crate::cli::say;
-use crate::cli::target::answering;
+use crate::cli::target::{answer_to, answering};
 use crate::cli::{Answer, DONE, FAILED};
-use crate::error::Result;
+use crate::error::{Error, Result, read_text};
 use crate::gpu::GpuCatalog;
+use crate::prune::Score;
 use crate::report::plot;
 use crate::report::search::SearchReport;
 use crate::request::ArchitectureRequest;
-use crate::request::{SearchRequest, TargetRequest};
+use crate::request::{PruneRequest, SearchRequest, TargetRequest};
 use crate::search::Progress;
+use serde_json::Value;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +29,52 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Shells know a program that a signal ended by this and the signal's number.
 const ENDED_BY_SIGNAL: usize = 128;
 
-pub(super) fn run(args: &SearchArgs, view: View) -> Result<Answer> {
+pub(super) fn run(args: &Search, view: View) -> Result<Answer> {
+    match args {
+        Search::Shapes(args) => shapes(args, view),
+        Search::From(args) => prune(args, view).map(Answer::from),
+    }
+}
+
+/// What an existing model loses.
+fn prune(args: &PruneArgs, view: View) -> Result<String> {
+    let PruneArgs { subject, scores, .. } = args;
+    let request = PruneRequest {
+        export: args.export.is_some(),
+        scores: scores.as_deref().map_or_else(|| Ok(Vec::new()), read_scores)?,
+        ..subject.request.clone()
+    };
+    let report = answer_to(question::prune, request, &subject.target)?;
+    if let Some(folder) = &args.export {
+        export(report.configs(), folder, args.replace)?;
+    }
+    Ok(render(&report, view))
+}
+
+/// Scores of blocks: CSV, or a JSON array of objects.
+fn read_scores(path: &Path) -> Result<Vec<Score>> {
+    let text = read_text(path)?;
+    let read = match text.trim_start().starts_with('[') {
+        true => serde_json::from_str(&text).map_err(|error| error.to_string()),
+        false => {
+            let mut rows = csv::ReaderBuilder::new()
+                .trim(csv::Trim::All)
+                .from_reader(text.as_bytes());
+            let read: Result<Vec<Score>, _> = rows.deserialize().collect();
+            read.map_err(|error| error.to_string())
+        }
+    };
+    match read {
+        Ok(scores) if scores.is_empty() => Err("no score in it".to_owned()),
+        read => read,
+    }
+    .map_err(|error| {
+        let allowed = "allowed: layer, part, choice and score of each block";
+        Error::bad_input(format!("{}: {error}; {allowed}", path.display()))
+    })
+}
+
+fn shapes(args: &SearchArgs, view: View) -> Result<Answer> {
     let asked = SearchRequest {
         export: args.export.is_some(),
         ..args.subject.request.clone()
@@ -70,7 +118,7 @@ pub(super) fn run(args: &SearchArgs, view: View) -> Result<Answer> {
         say("interrupted: the report shows the best so far");
     }
     if let Some(folder) = &args.export {
-        export(&report, folder, args.replace)?;
+        export(report.configs(), folder, args.replace)?;
     }
     let charts = [
         (&args.plot, SearchReport::chart as fn(&SearchReport) -> _),
@@ -109,9 +157,9 @@ fn signal() -> Arc<AtomicUsize> {
 }
 
 /// Writes every shape as `FOLDER/RANK-…/config.json`.
-fn export(report: &SearchReport, folder: &Path, replace: ReplaceArgs) -> Result<()> {
+fn export<'a>(configs: impl Iterator<Item = (String, &'a Value)>, folder: &Path, replace: ReplaceArgs) -> Result<()> {
     let mut files = Vec::new();
-    for (name, config) in report.configs() {
+    for (name, config) in configs {
         let path = folder.join(name).join("config.json");
         files.push((path, format!("{config:#}\n").into_bytes()));
     }

@@ -31,8 +31,12 @@ impl Context for Own {
 
 /// The answer to a request.
 pub(super) fn answer<Q: Args + Clone, R>(by: fn(Asked<Q>) -> Result<Work<R>>, args: &Targeted<Q>) -> Result<R> {
-    let TargetArgs { request: target, data } = args.target.clone();
-    let request = args.request.clone();
+    answer_to(by, args.request.clone(), &args.target)
+}
+
+/// The answer to a request that more than options were read into.
+pub(super) fn answer_to<Q, R>(by: fn(Asked<Q>) -> Result<Work<R>>, request: Q, target: &TargetArgs) -> Result<R> {
+    let TargetArgs { request: target, data } = target.clone();
     let context = Arc::new(Own { data });
     by(Asked {
         request,

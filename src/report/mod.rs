@@ -50,6 +50,8 @@ pub mod plot;
 
 pub mod presets;
 
+pub mod prune;
+
 pub mod reproduce;
 
 #[cfg(feature = "dataset")]

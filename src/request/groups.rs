@@ -7,14 +7,14 @@ pub type Group = (&'static str, &'static str, &'static str);
 pub const GROUPS: [Group; 7] = [
     (
         "Model",
-        "m n k params like active_params layers hidden heads kv_heads head_dim d_ff vocab",
+        "m n k params like from active_params layers hidden heads kv_heads head_dim d_ff vocab",
         "batch_count layout value_dim window mlp count tolerance experts top_k shared_experts dense_layers window_layers linear_share linear \
          kv_lora_rank dims",
     ),
     (
         "Search",
-        "objective budget serve",
-        "target_loss serve_gpu serve_dtype free relax also_gpus also_dtypes exhaustive seed",
+        "objective budget serve target",
+        "target_loss choice scores serve_gpu serve_dtype free relax also_gpus also_dtypes exhaustive seed",
     ),
     (
         "Workload",
@@ -51,6 +51,9 @@ n Columns (n)
 k Inner size (k)
 params Parameters
 like Like the model
+from Prune the model
+target Targets of pruning
+choice What is pruned
 active_params Active parameters
 hidden Hidden size
 kv_heads Key-value heads
@@ -75,6 +78,7 @@ relax Relaxed bounds
 also_gpus Also on GPUs
 also_dtypes Also in formats
 exhaustive Try every shape
+scores Scores of blocks
 seq Tokens per sequence
 seq_q Query tokens
 seq_kv Key tokens

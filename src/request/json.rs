@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::error::Result;
 use crate::request::{
-    AttentionRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest, SearchRequest,
-    StepRequest, TargetRequest, WorkloadRequest,
+    AttentionRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest, PruneRequest,
+    SearchRequest, StepRequest, TargetRequest, WorkloadRequest,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -92,6 +92,9 @@ impl Bodied for SearchRequest {
         has_workload: true,
         ..BodyTraits::TARGETED
     };
+}
+impl Bodied for PruneRequest {
+    const BODY: BodyTraits = SearchRequest::BODY;
 }
 impl Bodied for CalibrateRequest {
     const BODY: BodyTraits = BodyTraits {

@@ -22,6 +22,8 @@ mod operator;
 
 mod plan;
 
+mod prune;
+
 mod search;
 
 mod size;
@@ -39,6 +41,7 @@ pub use groups::{GROUPS, Group, group, label};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
 pub use plan::{GpuCounts, GpuPrices, PlanRequest, Planned, Tokens, UsdPerHour};
+pub use prune::PruneRequest;
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
 pub use step::{RunRequest, StepRequest};

@@ -45,7 +45,7 @@ fn holds(file: &str, text: &str) {
 }
 
 /// A section of a document is `text`.
-fn section_holds(file: &str, name: &str, text: &str) {
+pub fn section_holds(file: &str, name: &str, text: &str) {
     let whole = text_of(file);
     let begin = format!("<!-- written by the test: {name} -->\n");
     let (before, rest) = whole

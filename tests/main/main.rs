@@ -79,6 +79,9 @@ mod predictions;
 mod products;
 
 #[cfg(unix)]
+mod pruning;
+
+#[cfg(unix)]
 mod documents;
 
 mod reliability;

@@ -26,7 +26,7 @@ mod window;
 mod write;
 
 pub use stated::Stated;
-pub use write::config_json;
+pub use write::{config_json, layers_json};
 
 use super::Architecture;
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@
 //! as the same architecture. What no type here has is refused, never approximated. What no architecture holds gets
 //! the usual value: SiLU or GELU, rotation of whole heads with base 10,000, bf16 weights, no special tokens.
 
-use super::super::{Architecture, KeyValues, Mla, MlpKind, Moe, NormKind, NormPlacement, Positions, QkNorm};
+use super::super::{Architecture, KeyValues, LayerKind, Mla, MlpKind, Moe, NormKind, NormPlacement, Positions, QkNorm};
 use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -64,6 +64,57 @@ pub fn config_json(arch: &Architecture, max_positions: u64) -> Result<Value> {
             "vocab_size": arch.vocab,
         }),
     );
+    Ok(config)
+}
+
+/// The code of Nemotron-NAS, which `transformers` fetches where it may run code of others.
+const NEMOTRON_NAS: &str = "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5";
+
+/// Units of the widths that Nemotron-NAS can have.
+const NAS_WIDTH: u64 = 256;
+
+/// A `config.json` of Nemotron-NAS, for layers of their own in a model that is like Llama otherwise.
+pub fn layers_json(arch: &Architecture, layers: &[LayerKind], max_positions: u64) -> Result<Value> {
+    let kept: Vec<_> = layers.iter().filter(|layer| layer.is_something()).collect();
+    let mut config = config_json(arch, max_positions)?;
+    let is_llama = config["model_type"] == LLAMA.name && arch.heads * arch.head_dim == arch.hidden;
+    demand(
+        arch,
+        is_llama,
+        "kinds",
+        "given",
+        "nothing unless it is a llama otherwise, with heads as wide as hidden together",
+    )?;
+    let blocks = kept.iter().map(|layer| {
+        let is_whole = layer.d_ff.is_multiple_of(NAS_WIDTH);
+        demand(
+            arch,
+            is_whole,
+            "kinds.d_ff",
+            layer.d_ff,
+            "a multiple of 256 for a nemotron-nas",
+        )?;
+        let group = (layer.heads > 0).then(|| layer.heads / layer.kv_heads);
+        // Widths are two thirds of it, in units of the hidden size.
+        let multiple = (layer.d_ff > 0).then(|| layer.d_ff as f64 * 1.5 / arch.hidden as f64);
+        Ok(json!({
+            "attention": { "n_heads_in_group": group, "no_op": group.is_none(), "replace_with_linear": false },
+            "ffn": { "ffn_mult": multiple, "no_op": multiple.is_none(), "replace_with_linear": false },
+        }))
+    });
+    let of_blocks = json!({
+        "architectures": ["DeciLMForCausalLM"],
+        "auto_map": {
+            "AutoConfig": format!("{NEMOTRON_NAS}--configuration_decilm.DeciLMConfig"),
+            "AutoModelForCausalLM": format!("{NEMOTRON_NAS}--modeling_decilm.DeciLMForCausalLM"),
+        },
+        "block_configs": blocks.collect::<Result<Vec<_>>>()?,
+        "intermediate_size": null,
+        "model_type": "nemotron-nas",
+        "num_hidden_layers": kept.len(),
+        "num_key_value_heads": null,
+    });
+    extend(&mut config, of_blocks);
     Ok(config)
 }
 

@@ -254,3 +254,39 @@ proptest! {
         prop_assert_eq!(written(&neox).unwrap(), neox);
     }
 }
+
+#[test]
+fn layers_of_their_own_survive_writing_and_reading_as_nemotron_nas() {
+    let llama = changed("llama-3-70b", |_| {});
+    let mut layers = llama.each_layer().unwrap();
+    layers[1] = layers[1].with_kv_heads(0);
+    layers[2] = layers[2].with_kv_heads(2).with_d_ff(25088);
+    layers[3] = layers[3].with_d_ff(0);
+    layers[4] = layers[4].with_kv_heads(0).with_d_ff(0);
+    for layer in &mut layers[10..40] {
+        *layer = layer.with_d_ff(3584);
+    }
+    let config = layers_json(&llama, &layers, 4096).unwrap();
+    let read = parse_config(&config.to_string(), &llama.name, "written.json").unwrap();
+    assert!(read.stated.notes(&Workload::train(1, 1)).is_empty());
+    let read = Architecture {
+        stated: Stated::default(),
+        ..read
+    };
+    let kept = llama.with_layers(&layers);
+    assert_eq!((kept.layers, kept.kinds.len()), (79, 4));
+    assert_eq!(read, kept);
+
+    layers[5] = layers[5].with_d_ff(1000);
+    for (arch, layers, wanted) in [
+        (&llama, &layers[..], "`kinds.d_ff` is 1000; allowed: a multiple of 256"),
+        (
+            &changed("qwen3-8b", |_| {}),
+            &layers[..1],
+            "unless it is a llama otherwise",
+        ),
+    ] {
+        let refused = layers_json(arch, layers, 4096).unwrap_err().to_string();
+        assert!(refused.contains(wanted), "{refused}");
+    }
+}

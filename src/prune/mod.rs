@@ -1,0 +1,429 @@
+//! What an existing model loses to meet targets of latency, memory or throughput, at the least expected damage.
+//!
+//! Block by block, as Puzzle does (arXiv 2411.19146): costs of blocks add up to those of a step, scores of blocks to the damage.
+//! Alike in all layers, as Minitron does (arXiv 2407.14679). Costs are predicted. Scores are the user's, or [`damage`].
+
+mod blocks;
+mod knapsack;
+mod uniform;
+
+use crate::arch::{Architecture, LayerKind, Workload, memory_use, parameters};
+use crate::error::{Error, Result};
+use crate::predict::Predictor;
+use crate::predict::memo::Memo;
+use crate::predict::step::{StepEstimate, estimate_step};
+use crate::units::{Bytes, Seconds};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use utoipa::ToSchema;
+
+named_enum! {
+    /// What a target is of.
+    Measure {
+        /// Time of the step.
+        Latency = "latency",
+        /// Memory of the fullest GPU: weights, caches and whatever else the step keeps.
+        Memory = "memory",
+        /// Tokens per second of the step, with the same batch.
+        Throughput = "throughput",
+    }
+}
+
+named_enum! {
+    /// Which changes are tried.
+    #[derive(Default)]
+    Choice {
+        /// Each layer keeps, shrinks or loses its attention and its MLP.
+        #[default]
+        Blocks = "blocks",
+        /// All layers get narrower alike, or fewer.
+        Uniform = "uniform",
+    }
+}
+
+named_enum! {
+    /// A part of a layer.
+    Part {
+        /// Attention; what is left of it is a number of key/value heads.
+        Attention = "attention",
+        /// The MLP or the experts; what is left is a width.
+        Mlp = "mlp",
+    }
+}
+
+/// What to reach, as a multiple of what the model has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// The multiple.
+    pub ratio: f64,
+    /// Of what.
+    pub measure: Measure,
+}
+
+impl Target {
+    /// What may be written.
+    pub const ALLOWED: &'static str = "a factor from 0.01 to 1 of latency or memory, or from 1 to 100 of throughput, such as 0.6x-latency or 1.7x-throughput";
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let (ratio, name) = text.trim().split_once(['x', 'X'])?;
+            let measure = Measure::parse(&name.trim_start_matches('-').to_ascii_lowercase())?;
+            let ratio = ratio.parse().ok()?;
+            let allowed = match measure {
+                Measure::Latency | Measure::Memory => 0.01..=1.0,
+                Measure::Throughput => 1.0..=100.0,
+            };
+            allowed.contains(&ratio).then_some(Self { ratio, measure })
+        };
+        read().ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x-{}", self.ratio, self.measure)
+    }
+}
+
+/// The damage of one block in place of what the model has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Score {
+    /// The layer, counted from 0.
+    pub layer: u64,
+    /// The part of it.
+    pub part: Part,
+    /// What is left: key/value heads of attention, width of the MLP; 0 for nothing.
+    pub choice: u64,
+    /// The damage, such as the KL divergence of the model with this block alone replaced.
+    #[schema(minimum = 0)]
+    pub score: f64,
+}
+
+/// What to prune, and where to.
+pub struct Query<'a> {
+    /// The model.
+    pub architecture: &'a Architecture,
+    /// The step that targets are of.
+    pub workload: &'a Workload,
+    /// All of them are met.
+    pub targets: &'a [Target],
+    /// Which changes are tried.
+    pub choice: Choice,
+    /// Blocks that may be chosen; if empty, all with [`damage`].
+    pub scores: &'a [Score],
+}
+
+/// What a model keeps.
+pub struct Pruned {
+    /// The model that is left.
+    pub architecture: Architecture,
+    /// Each layer of the model that it comes from, those of nothing included; of layers that are alike, those that are left.
+    pub layers: Vec<LayerKind>,
+    /// The step of the model that it comes from.
+    pub before: StepEstimate,
+    /// Its own.
+    pub after: StepEstimate,
+    /// The expected damage.
+    pub damage: f64,
+    /// Less damage than this no choice does.
+    pub bound: f64,
+    /// The time by which blocks were chosen: the sum over them; `None` where whole steps were predicted.
+    pub summed: Option<Seconds>,
+    /// What was changed, that which saves most time first.
+    pub changes: Vec<Change>,
+}
+
+/// Equal changes of layers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// What they lose.
+    pub text: String,
+    /// How many layers.
+    pub layers: u64,
+    /// What they save.
+    pub saved: Cost,
+    /// The damage they do.
+    pub damage: f64,
+}
+
+/// What a model takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Time of the step.
+    pub time: Seconds,
+    /// Memory of the fullest GPU.
+    pub memory: Bytes,
+    /// Parameters.
+    pub parameters: f64,
+}
+
+/// The damage of a part that shrinks, where nothing is known of it: its share of all parameters, times the square of the share of it
+/// that goes.
+///
+/// Parts are pruned in the order of importance (arXiv 2407.14679). Where importance is spread evenly from zero, the least important
+/// share `f` of a part holds `f²` of it. Key/value heads that go count with the query heads that they served.
+pub fn damage(part: f64, gone: f64, all: f64) -> f64 {
+    part.max(0.0) * gone * gone / all
+}
+
+/// Predicts what models take.
+struct Costs<'a> {
+    memo: Memo<'a>,
+    workload: &'a Workload,
+}
+
+impl Costs<'_> {
+    /// `None` for a model that cannot be built or run.
+    fn of(&mut self, architecture: &Architecture) -> Option<Cost> {
+        architecture.validate().ok()?;
+        self.workload.validate(architecture).ok()?;
+        let practice = &self.memo.predictor().framework(self.workload.mode).ok()?.practice;
+        Some(Cost {
+            time: self.memo.cost(architecture, self.workload).ok()?.time,
+            memory: memory_use(architecture, self.workload, practice).ok()?.total(),
+            parameters: parameters(architecture).total as f64,
+        })
+    }
+}
+
+/// What a model may take to meet its targets; `None` if anything.
+#[derive(Clone, Copy)]
+struct Limits {
+    time: Option<Seconds>,
+    memory: Option<Bytes>,
+}
+
+impl Limits {
+    fn new(targets: &[Target], before: Cost) -> Self {
+        let least = |ratios: &mut dyn Iterator<Item = f64>| ratios.reduce(f64::min);
+        let of = |measure| {
+            let of = targets.iter().filter(move |target| target.measure == measure);
+            of.map(|target| target.ratio)
+        };
+        let times = of(Measure::Throughput).map(f64::recip);
+        Self {
+            time: least(&mut of(Measure::Latency).chain(times)).map(|ratio| before.time * ratio),
+            memory: least(&mut of(Measure::Memory)).map(|ratio| before.memory * ratio),
+        }
+    }
+
+    fn are_met(&self, cost: Cost) -> bool {
+        self.time.is_none_or(|limit| cost.time <= limit) && self.memory.is_none_or(|limit| cost.memory <= limit)
+    }
+}
+
+/// What is left of a model that meets its targets at the least damage.
+pub fn prune(predictor: &Predictor, query: &Query<'_>) -> Result<Pruned> {
+    if query.targets.is_empty() {
+        return Err(Error::field("search", "target", "absent", Target::ALLOWED));
+    }
+    if let (Choice::Uniform, Some(_)) = (query.choice, query.scores.first()) {
+        let allowed = "nothing for the choice uniform, which scores of blocks say nothing about";
+        return Err(Error::field("search", "scores", "given", allowed));
+    }
+    let before = estimate_step(predictor, query.architecture, query.workload)?;
+    let mut costs = Costs {
+        memo: Memo::new(predictor),
+        workload: query.workload,
+    };
+    let whole = Cost {
+        time: before.time,
+        memory: before.memory.total(),
+        parameters: parameters(query.architecture).total as f64,
+    };
+    let limits = Limits::new(query.targets, whole);
+    let found = match query.choice {
+        Choice::Blocks => blocks::prune(query, &mut costs, whole, limits)?,
+        Choice::Uniform => uniform::prune(query, &mut costs, whole, limits)?,
+    };
+    let mut found = found.ok_or_else(|| {
+        let targets: Vec<_> = query.targets.iter().map(ToString::to_string).collect();
+        Error::infeasible(format!(
+            "search: nothing that is left of {} meets {}",
+            query.architecture.name,
+            targets.join(" and ")
+        ))
+    })?;
+    found
+        .changes
+        .sort_by(|a, b| b.saved.time.secs().total_cmp(&a.saved.time.secs()));
+    found.architecture.name = format!("{}-pruned", query.architecture.name);
+    Ok(Pruned {
+        after: estimate_step(predictor, &found.architecture, query.workload)?,
+        architecture: found.architecture,
+        layers: found.layers,
+        before,
+        damage: found.damage,
+        bound: found.bound,
+        summed: found.summed,
+        changes: found.changes,
+    })
+}
+
+/// [`Pruned`] without its steps.
+struct Found {
+    architecture: Architecture,
+    layers: Vec<LayerKind>,
+    damage: f64,
+    bound: f64,
+    summed: Option<Seconds>,
+    changes: Vec<Change>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Preset;
+    use crate::gpu::Gpu;
+
+    const LATENCY: Target = Target {
+        ratio: 0.6,
+        measure: Measure::Latency,
+    };
+
+    fn asked(model: &str, work: &Workload, targets: &[Target], choice: Choice, scores: &[Score]) -> Result<Pruned> {
+        let predictor = Predictor::new(Gpu::find("h100").unwrap(), None).unwrap();
+        let query = Query {
+            architecture: &Preset::find(model).unwrap().architecture,
+            workload: work,
+            targets,
+            choice,
+            scores,
+        };
+        prune(&predictor, &query)
+    }
+
+    #[test]
+    fn targets_are_read_as_people_write_them() {
+        for text in ["0.6x-latency", "0.5X-memory", "1.7x-throughput", "0.6xlatency"] {
+            assert!(text.parse::<Target>().is_ok(), "{text}");
+        }
+        assert_eq!("0.6x-latency".parse(), Ok(LATENCY));
+        assert_eq!(LATENCY.to_string(), "0.6x-latency");
+        for text in [
+            "",
+            "x-",
+            "0.6-latency",
+            "1.1x-latency",
+            "0.9x-throughput",
+            "nanx-memory",
+            "0x-memory",
+            "0.6x-loss",
+        ] {
+            assert!(
+                text.parse::<Target>().unwrap_err().contains("such as 0.6x-latency"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_step_of_what_is_left_meets_its_targets_and_is_near_the_sum_of_its_blocks() {
+        let memory = Target {
+            ratio: 0.7,
+            measure: Measure::Memory,
+        };
+        let prefill = Workload {
+            tp: 2,
+            ..Workload::prefill(2, 1024)
+        };
+        let train = Workload::train(2, 1024);
+        for (model, work, targets) in [
+            ("llama-3-8b", Workload::decode(64, 4095), &[LATENCY][..]),
+            ("llama-3-8b", Workload::decode(8, 1023), &[LATENCY, memory]),
+            ("llama-3-8b", prefill, &[LATENCY]),
+            ("gpt2-xl", train, &[memory]),
+            ("mixtral-8x7b", Workload::decode(16, 1023), &[LATENCY]),
+            ("deepseek-v2-lite", Workload::decode(16, 1023), &[memory]),
+        ] {
+            let pruned = asked(model, &work, targets, Choice::Blocks, &[]).unwrap();
+            for target in targets {
+                let reached = match target.measure {
+                    Measure::Memory => pruned.after.memory.total() / pruned.before.memory.total(),
+                    _ => pruned.after.time / pruned.before.time,
+                };
+                let near = target.ratio - 0.1..=target.ratio;
+                assert!(
+                    targets.len() > 1 && reached <= target.ratio || near.contains(&reached),
+                    "{model}: {reached}"
+                );
+            }
+            let off = pruned.summed.unwrap() / pruned.after.time - 1.0;
+            assert!(off.abs() < 0.05, "{model} {work}: {off}");
+            assert!(pruned.bound <= pruned.damage && pruned.damage < 1.0, "{model}");
+            let kept = pruned.layers.iter().filter(|layer| layer.is_something()).count();
+            assert_eq!(kept as u64, pruned.architecture.layers);
+            let uniform = asked(model, &work, targets, Choice::Uniform, &[]);
+            match model {
+                "deepseek-v2-lite" => assert!(uniform.is_err()),
+                _ => assert!(uniform.unwrap().after.time < pruned.before.time, "{model}"),
+            }
+        }
+    }
+
+    #[test]
+    fn scores_choose_the_blocks_and_what_is_not_scored_stays() {
+        let work = Workload::decode(64, 4095);
+        // The even layers matter little.
+        let scores: Vec<Score> = (0..32)
+            .map(|layer| Score {
+                layer,
+                part: Part::Attention,
+                choice: 0,
+                score: if layer % 2 == 0 { 0.01 } else { 1.0 },
+            })
+            .collect();
+        let target = Target { ratio: 0.75, ..LATENCY };
+        let pruned = asked("llama-3-8b", &work, &[target], Choice::Blocks, &scores).unwrap();
+        let lost: Vec<bool> = pruned.layers.iter().map(|layer| layer.heads == 0).collect();
+        assert!(lost.iter().skip(1).step_by(2).all(|lost| !lost), "{lost:?}");
+        let count = lost.iter().filter(|lost| **lost).count();
+        assert!(
+            (pruned.damage - 0.01 * count as f64).abs() < 1e-9 && count > 5,
+            "{count}"
+        );
+        assert!(pruned.layers.iter().all(|layer| layer.d_ff == 14336));
+
+        let one = |score: Score| {
+            asked("llama-3-8b", &work, &[target], Choice::Blocks, &[score])
+                .err()
+                .unwrap()
+                .to_string()
+        };
+        let score = scores[0];
+        for (score, wanted) in [
+            (Score { layer: 32, ..score }, "`scores.layer` is 32; allowed: 0 to 31"),
+            (Score { choice: 3, ..score }, "`scores.choice` is 3"),
+            (
+                Score { score: -1.0, ..score },
+                "`scores.score` is -1; allowed: a number of at least 0",
+            ),
+            (score, "nothing that is left of llama-3-8b meets 0.75x-latency"),
+        ] {
+            let refused = one(score);
+            assert!(refused.contains(wanted), "{refused}");
+        }
+    }
+
+    #[test]
+    fn models_whose_layers_have_no_place_and_empty_questions_are_refused() {
+        let work = Workload::decode(8, 1023);
+        for (model, targets, wanted) in [
+            ("nemotron-super-49b", &[LATENCY][..], "`from` is nemotron-super-49b"),
+            ("gemma-3-4b", &[LATENCY], "`from` is gemma-3-4b"),
+            ("qwen3-next-80b-a3b", &[LATENCY], "`from` is qwen3-next-80b-a3b"),
+            ("llama-3-8b", &[], "`target` is absent"),
+        ] {
+            for choice in Choice::ALL {
+                let refused = asked(model, &work, targets, choice, &[]).err().unwrap().to_string();
+                assert!(refused.contains(wanted), "{refused}");
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The answer to `search --from`: what each layer of a model keeps, and what the step gains.
+
+use crate::arch::{LayerKind, Workload, parameters};
+use crate::error::Result;
+use crate::predict::Predictor;
+use crate::predict::estimate::Tier;
+use crate::predict::step::StepEstimate;
+use crate::prune::{Change, Choice, Measure, Pruned, Query};
+use crate::report::architecture::ArchitectureShape;
+use crate::report::step::FrameworkKeys;
+use crate::report::table::{left, right, table};
+use crate::report::{Basis, Report, Warning, grouped, percent, signed, tier_shares_text, tokens};
+use crate::units::{Bytes, Seconds, significant};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// What a model loses to meet targets.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct PruneReport {
+    gpu: String,
+    #[serde(skip)]
+    gpu_title: String,
+    model: ArchitectureShape,
+    /// What is left of it.
+    pruned: ArchitectureShape,
+    workload: Workload,
+    framework: FrameworkKeys,
+    basis: Vec<Basis>,
+    choice: Choice,
+    targets: Vec<TargetKeys>,
+    /// Whether the user's scores were added up.
+    scored: bool,
+    /// The expected damage: the sum of the scores, or a share of all parameters.
+    damage: f64,
+    /// Less damage than this no choice does, by costs of blocks.
+    damage_bound: f64,
+    /// The time by which blocks were chosen; absent where whole steps were predicted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summed_time_us: Option<f64>,
+    layers: Vec<LayersKeys>,
+    before: StepKeys,
+    after: StepKeys,
+    changes: Vec<ChangeKeys>,
+    tier: Tier,
+    tier_shares: BTreeMap<Tier, f64>,
+    caveats: Vec<Warning>,
+    notes: Vec<String>,
+    /// The config.json of what is left, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    config: Option<Value>,
+}
+
+/// A target and what is reached of it.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+struct TargetKeys {
+    measure: Measure,
+    ratio: f64,
+    reached_ratio: f64,
+}
+
+/// Layers in a row that keep the same.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+struct LayersKeys {
+    /// The first and the last, counted from 0 in the model that they come from; of layers that are alike, in what is left.
+    first: u64,
+    last: u64,
+    #[serde(flatten)]
+    keep: KeptKeys,
+}
+
+/// What a layer keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
+struct KeptKeys {
+    heads: u64,
+    kv_heads: u64,
+    /// 0 without a dense MLP.
+    d_ff: u64,
+    experts: bool,
+}
+
+/// A step and what it takes.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[schema(as = PrunedStep)]
+struct StepKeys {
+    parameters: u64,
+    time_us: f64,
+    low_us: f64,
+    high_us: f64,
+    tokens_per_s: f64,
+    memory_bytes: f64,
+    fits: bool,
+}
+
+/// Equal changes of layers, and what they save together.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = PrunedChange)]
+struct ChangeKeys {
+    change: String,
+    layers: u64,
+    saved_time_us: f64,
+    saved_memory_bytes: f64,
+    removed_parameters: f64,
+    damage: f64,
+}
+
+impl From<&Change> for ChangeKeys {
+    fn from(change: &Change) -> Self {
+        Self {
+            change: change.text.clone(),
+            layers: change.layers,
+            saved_time_us: change.saved.time.micros(),
+            saved_memory_bytes: change.saved.memory.bytes(),
+            removed_parameters: change.saved.parameters,
+            damage: change.damage,
+        }
+    }
+}
+
+impl StepKeys {
+    fn new(parameters: u64, step: &StepEstimate) -> Self {
+        Self {
+            parameters,
+            time_us: step.time.micros(),
+            low_us: step.low.micros(),
+            high_us: step.high.micros(),
+            tokens_per_s: step.tokens_per_s,
+            memory_bytes: step.memory.total().bytes(),
+            fits: step.fits,
+        }
+    }
+}
+
+impl From<&LayerKind> for KeptKeys {
+    fn from(kind: &LayerKind) -> Self {
+        Self {
+            heads: kind.heads,
+            kv_heads: kind.kv_heads,
+            d_ff: kind.d_ff,
+            experts: kind.experts,
+        }
+    }
+}
+
+impl LayersKeys {
+    /// Runs of layers that keep the same.
+    fn runs(layers: &[LayerKind]) -> Vec<Self> {
+        let mut runs: Vec<Self> = Vec::new();
+        for (at, keep) in (0..).zip(layers.iter().map(KeptKeys::from)) {
+            match runs.last_mut().filter(|run| run.keep == keep) {
+                Some(run) => run.last = at,
+                None => runs.push(Self {
+                    first: at,
+                    last: at,
+                    keep,
+                }),
+            }
+        }
+        runs
+    }
+
+    fn cells(&self) -> [String; 4] {
+        let Self { first, last, keep } = self;
+        let attention = match keep.heads {
+            0 => "none".to_owned(),
+            heads => format!("{heads} heads, {} kv", keep.kv_heads),
+        };
+        let mlp = match keep.d_ff {
+            0 if keep.experts => "experts".to_owned(),
+            0 => "none".to_owned(),
+            width => width.to_string(),
+        };
+        let place = if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        };
+        [place, (last - first + 1).to_string(), attention, mlp]
+    }
+}
+
+impl PruneReport {
+    /// Describes what is left for a query.
+    pub fn new(predictor: &Predictor, query: &Query<'_>, pruned: &Pruned, basis: Vec<Basis>) -> Result<Self> {
+        let (arch, workload) = (query.architecture, query.workload);
+        let before = StepKeys::new(parameters(arch).total, &pruned.before);
+        let after = StepKeys::new(parameters(&pruned.architecture).total, &pruned.after);
+        let targets = query.targets.iter().map(|target| TargetKeys {
+            measure: target.measure,
+            ratio: target.ratio,
+            reached_ratio: match target.measure {
+                Measure::Latency => after.time_us / before.time_us,
+                Measure::Memory => after.memory_bytes / before.memory_bytes,
+                Measure::Throughput => after.tokens_per_s / before.tokens_per_s,
+            },
+        });
+        Ok(Self {
+            gpu: predictor.gpu().name.clone(),
+            gpu_title: predictor.gpu().title.clone(),
+            model: ArchitectureShape::from(arch),
+            pruned: ArchitectureShape::from(&pruned.architecture),
+            workload: *workload,
+            framework: FrameworkKeys::of(predictor, &pruned.architecture, workload)?,
+            basis,
+            choice: query.choice,
+            targets: targets.collect(),
+            scored: !query.scores.is_empty(),
+            damage: pruned.damage,
+            damage_bound: pruned.bound,
+            summed_time_us: pruned.summed.map(Seconds::micros),
+            layers: LayersKeys::runs(&pruned.layers),
+            before,
+            after,
+            changes: pruned.changes.iter().map(ChangeKeys::from).collect(),
+            tier: pruned.after.main_tier(),
+            tier_shares: Tier::ALL.into_iter().zip(pruned.after.tier_shares).collect(),
+            caveats: pruned.after.caveats.iter().map(Warning::from).collect(),
+            notes: arch.notes(workload),
+            config: None,
+        })
+    }
+
+    /// The same with the config.json of what is left.
+    #[must_use]
+    pub fn with_config(self, config: Value) -> Self {
+        Self {
+            config: Some(config),
+            ..self
+        }
+    }
+
+    /// The config.json of what is left, with a name for its folder.
+    pub fn configs(&self) -> impl Iterator<Item = (String, &Value)> {
+        self.config.iter().map(|config| (self.pruned.name.clone(), config))
+    }
+
+    /// What is reached, by what.
+    fn heading(&self) -> String {
+        let targets = self.targets.iter().map(|target| {
+            let reached = significant(target.reached_ratio);
+            format!("{reached} of its {} ({} wanted)", target.measure, target.ratio)
+        });
+        let changes = self.changes.iter().map(|change| match self.choice {
+            Choice::Blocks if change.layers == 1 => format!("{} in 1 layer", change.change),
+            Choice::Blocks => format!("{} in {} layers", change.change, change.layers),
+            Choice::Uniform => change.change.clone(),
+        });
+        let changes: Vec<_> = changes.collect();
+        let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
+        format!(
+            "{} on {} ({}) reaches {}: {}\n{}\n{}\n{}\nbased on {}\n",
+            self.model.name,
+            self.gpu_title,
+            self.gpu,
+            targets.collect::<Vec<_>>().join(" and "),
+            if changes.is_empty() {
+                "as it is".to_owned()
+            } else {
+                changes.join(", ")
+            },
+            self.damage_text(),
+            self.workload,
+            self.framework.text(self.workload.gpus() > 1),
+            if basis.is_empty() {
+                "a roofline, nothing learned".to_owned()
+            } else {
+                basis.join("; ")
+            }
+        )
+    }
+
+    /// The damage, where it comes from, and how much less there may be.
+    fn damage_text(&self) -> String {
+        let (damage, scores) = match self.scored {
+            true => (significant(self.damage), "the sum of the scores given"),
+            false => (
+                percent(self.damage),
+                "a default, not measured: each part's share of all parameters, times the square of the share of it that goes",
+            ),
+        };
+        let gap = self.damage - self.damage_bound;
+        let proof = match gap > 1e-9 * self.damage {
+            true => format!("at most {} of it too many", percent(gap / self.damage)),
+            false => "no choice does less".to_owned(),
+        };
+        let sum = self.summed_time_us.map_or_else(String::new, |summed| {
+            format!(
+                " by the sum of blocks, which is {} off the step",
+                percent((summed / self.after.time_us - 1.0).abs())
+            )
+        });
+        format!("damage {damage} ({scores}); {proof}{sum}")
+    }
+
+    /// Both steps beside each other.
+    fn steps(&self) -> String {
+        let time = |micros| Seconds::from_micros(micros).to_string();
+        let step = |step: &StepKeys| {
+            [
+                grouped(step.parameters),
+                time(step.time_us),
+                format!("{} to {}", time(step.low_us), time(step.high_us)),
+                tokens(step.tokens_per_s),
+                Bytes::from_bytes(step.memory_bytes).to_string(),
+            ]
+        };
+        let (before, after) = (&self.before, &self.after);
+        let change = |of: fn(&StepKeys) -> f64| signed(of(after) / of(before) - 1.0);
+        let changes = [
+            change(|step| step.parameters as f64),
+            change(|step| step.time_us),
+            String::new(),
+            change(|step| step.tokens_per_s),
+            change(|step| step.memory_bytes),
+        ];
+        let names = ["parameters", "step", "90 % interval", "tokens/s", "memory"];
+        let rows = names.into_iter().zip(step(before)).zip(step(after)).zip(changes);
+        table(
+            [left(""), right("before"), right("after"), right("change")],
+            rows.map(|(((name, before), after), change)| [name.to_owned(), before, after, change]),
+        )
+    }
+
+    /// What saves most.
+    fn savings(&self) -> String {
+        let rows = self.changes.iter().map(|change| {
+            [
+                change.change.clone(),
+                change.layers.to_string(),
+                Seconds::from_micros(change.saved_time_us).to_string(),
+                Bytes::from_bytes(change.saved_memory_bytes).to_string(),
+                grouped(change.removed_parameters.round() as u64),
+                if self.scored {
+                    significant(change.damage)
+                } else {
+                    percent(change.damage)
+                },
+            ]
+        });
+        table(
+            [
+                left("what saves most"),
+                right("layers"),
+                right("time"),
+                right("memory"),
+                right("parameters"),
+                right("damage"),
+            ],
+            rows,
+        )
+    }
+}
+
+impl Report for PruneReport {
+    const LISTS: &'static [&'static str] = &["layers"];
+
+    fn page(&self) -> String {
+        let layers = table(
+            [left("layers"), right("count"), left("attention"), left("MLP")],
+            self.layers.iter().map(LayersKeys::cells),
+        );
+        let tier = format!("tier  {}\n", tier_shares_text(&self.tier_shares));
+        let caveats = self.caveats.iter().map(|warning| format!("caveat  {}\n", warning.text));
+        let notes = self.notes.iter().map(|note| format!("note  {note}\n"));
+        let tail: String = std::iter::once(tier).chain(caveats).chain(notes).collect();
+        [self.heading(), layers, self.steps(), self.savings(), tail].join("\n")
+    }
+}
