@@ -115,6 +115,12 @@ pub fn check(predictor: &Predictor, architecture: &Architecture, workload: &Work
 
 /// What the estimate of `op` by these kernels is based on, where its family is learned.
 fn basis(predictor: &Predictor, kernels: Kernels, op: &Op) -> Option<Basis> {
+    // Of few queries against a cache the kernels of decoding steps answer.
+    let folded = match op {
+        Op::Attention(op) => op.folded().filter(|(_, times)| *times == 1.0),
+        _ => None,
+    };
+    let op = &folded.map_or(*op, |(op, _)| Op::Attention(op));
     let (family, variant) = (Family::of(op), Variant::of(op));
     let stack = predictor.basis(kernels, family, variant);
     // Every model learns GEMM and attention; the other families are named where one does.

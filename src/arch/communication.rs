@@ -104,7 +104,7 @@ fn tensor_parallel(
         }
     }
     if !work.trains() {
-        let bytes = work.batch * arch.vocab * work.activation_dtype().size();
+        let bytes = work.head_rows() * arch.vocab * work.activation_dtype().size();
         let op = collective(AllGather, bytes, work.tensor_group());
         push(Role::TensorParallel, Phase::Forward, op, micro);
     }

@@ -351,9 +351,15 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         let layer = layer_activations(arch, work, stage, true);
         memory.activations = Bytes::from_bytes(layer);
         memory.kv_cache = Bytes::from_bytes(kv_cache(arch, work, stage));
+        if let Some((drafter, [_, pass])) = work.drafter(arch) {
+            let drafts = stage_memory(&drafter, &pass, practice, false, false);
+            let input = 2 * arch.hidden * arch.hidden * work.activation_dtype().size();
+            memory.weights += drafts.weights + Bytes::from_bytes(input as f64);
+            memory.kv_cache += drafts.kv_cache;
+        }
     }
     if last {
-        let rows = if work.trains() { work.rank_tokens() } else { work.batch };
+        let rows = work.head_rows();
         let loss = match work.trains() {
             true => practice.loss(work),
             false => Loss::Triton,

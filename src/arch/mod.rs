@@ -25,6 +25,8 @@ mod optimizer;
 
 mod step;
 
+mod speculation;
+
 mod stored;
 
 mod lowering;
@@ -45,6 +47,7 @@ pub use optimizer::Optimizer;
 pub use params::{ParameterCount, attention_weights, parameters};
 pub use placement::Group;
 pub use presets::Preset;
+pub use speculation::{Acceptance, Draft};
 pub use step::{Item, Phase, Role, Step};
 pub use stored::Stored;
 pub use workload::{

@@ -154,6 +154,8 @@ named_enum! {
         HeadAutocast = "head_autocast",
         /// Adapters: their linear maps, and the sums with those that they are beside.
         Adapter = "adapter",
+        /// Speculation: the state of the model and the embedding of a token to what the layer that drafts takes.
+        DraftInput = "draft_input",
         /// Frozen weights unpacked to 16 bits.
         Unpack = "unpack",
         /// Collectives among tensor-parallel ranks.
@@ -184,6 +186,8 @@ named_enum! {
         GradWeight = "grad_weight",
         /// Backward pass of anything that is not a GEMM.
         Backward = "backward",
+        /// Drafts of tokens that the forward pass of decoding verifies.
+        Draft = "draft",
         /// Once per step after the last micro-batch.
         Update = "update",
     }
@@ -269,8 +273,8 @@ impl Item {
 pub struct Step {
     /// Operators in order of their first execution.
     pub items: Vec<Item>,
-    /// Tokens that one replica processes per step (decode: produces).
-    pub tokens: u64,
+    /// Tokens that one replica processes per step (decode: produces, on average where it speculates).
+    pub tokens: f64,
     /// Arithmetic of one replica per step: without what a causal mask leaves out and without recomputation, backward being
     /// twice forward.
     pub model_flops: Flops,

@@ -1,7 +1,7 @@
 //! What is run on an architecture, and over how many GPUs.
 
 use super::layer::StageLayers;
-use super::{Architecture, BaseDtype, Dimension, Optimizer, Positions, Targets};
+use super::{Acceptance, Architecture, BaseDtype, Dimension, Draft, Optimizer, Positions, Targets};
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, RouterLoad};
 use serde::{Deserialize, Serialize};
@@ -188,7 +188,7 @@ pub struct Workload {
     pub mode: Mode,
     /// Sequences per micro-batch and replica.
     pub batch: u64,
-    /// New tokens per sequence; 1 in decode.
+    /// New tokens per sequence; in decode 1, and one more for each that was drafted.
     pub seq: u64,
     /// Tokens per sequence that are already cached; 0 in training.
     pub context: u64,
@@ -248,6 +248,15 @@ pub struct Workload {
     /// Format of cached keys and values.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kv_cache_dtype: KvCacheDtype,
+    /// Tokens of a sequence that are drafted and that one decoding step verifies.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub speculate: u64,
+    /// What drafts them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub draft: Draft,
+    /// The share of drafted tokens that is kept.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub acceptance: Acceptance,
     /// How unevenly the router of a server spreads the tokens over the experts: published runs of servers are nearer to a power
     /// law than to an even load (docs/method/kernels.md), which balancers that replicate busy experts are near.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -305,6 +314,9 @@ impl Workload {
             loss: Loss::Auto,
             autocast: false,
             kv_cache_dtype: KvCacheDtype::Auto,
+            speculate: 0,
+            draft: Draft::Mtp,
+            acceptance: Acceptance::ASSUMED,
             router_load: RouterLoad::PowerLaw101,
             lora: 0,
             lora_targets: Targets::ALL_LINEAR,
@@ -337,6 +349,14 @@ impl Workload {
     /// Tokens of one micro-batch on one context-parallel rank.
     pub const fn rank_tokens(&self) -> u64 {
         self.tokens() / self.cp
+    }
+
+    /// Positions that the head predicts on one rank: the last of each prompt, or all.
+    pub(super) const fn head_rows(&self) -> u64 {
+        match self.mode {
+            Mode::Prefill => self.batch,
+            Mode::Train | Mode::Decode => self.rank_tokens(),
+        }
     }
 
     /// GPUs that share one copy of the sequences: all but the data-parallel replicas.
@@ -465,6 +485,7 @@ impl Workload {
             let allowed = format!("at most {max} with {beside}, the rows of the position table");
             return fail(field, value, &allowed);
         }
+        self.validate_speculation()?;
         self.validate_mode(arch)?;
         arch.parts().try_for_each(|part| self.validate_ranks(&part))
     }
@@ -483,7 +504,10 @@ impl Workload {
             _ if !is_default(&self.router_load) && arch.moe.is_none() => {
                 fail("router_load", self.router_load, "`power_law_1.01` without experts")
             }
-            Mode::Decode if self.seq != 1 => fail("seq", self.seq, "1 in decode; the cached tokens are `context`"),
+            Mode::Decode if self.seq != 1 + self.speculate => {
+                let allowed = "1 in decode beside speculate, the draft tokens; the cached tokens are `context`";
+                fail("seq", self.seq, allowed)
+            }
             Mode::Prefill | Mode::Decode if self.recompute != Recompute::None => {
                 fail("recompute", self.recompute, "`none` outside training")
             }
@@ -751,6 +775,9 @@ impl fmt::Display for Workload {
         if !is_default(&self.kv_cache_dtype) {
             write!(f, ", {} KV cache", self.kv_cache_dtype)?;
         }
+        if self.speculate > 0 {
+            write!(f, ", {} drafts by {}", self.speculate, self.draft)?;
+        }
         if !is_default(&self.router_load) {
             write!(f, ", {} router load", self.router_load)?;
         }
@@ -761,7 +788,7 @@ impl fmt::Display for Workload {
     }
 }
 
-fn fail(field: &str, value: impl std::fmt::Display, allowed: &str) -> Result<()> {
+pub(super) fn fail<T>(field: &str, value: impl fmt::Display, allowed: &str) -> Result<T> {
     Err(Error::field("workload", field, value, allowed))
 }
 

@@ -405,6 +405,7 @@ mod tests {
                 concurrency,
                 prompt: 1000,
                 output: 200,
+                kept_tokens: 1.0,
             };
             let timed = Timed::served(&predictor, arch, &Workload::prefill(1, 1000), load).unwrap();
             let mut sample = Sample {

@@ -191,6 +191,7 @@ pub fn judge<'a>(
                     concurrency: serving.per_rank(run.workload.dp),
                     prompt: serving.prompt,
                     output: serving.output,
+                    kept_tokens: run.workload.kept_tokens(),
                 };
                 let timed = match measure {
                     Measure::Batch => Timed::batch,

@@ -27,6 +27,8 @@ named_enum! {
         Unfused = "unfused",
         /// A mask or a prefill on a cached prefix without measurements on this stack.
         Mask = "mask",
+        /// Several queries of a sequence against a longer cache: timed as one query of so many more heads.
+        FewQueries = "few_queries",
         /// A sliding window on a stack that was measured without: the time without it, by the tiles that are read.
         Window = "window",
         /// Backward attention from the forward time, by a ratio measured on this GPU or the nearest one.
@@ -96,6 +98,7 @@ impl Caveat {
                 "no fused kernel takes this head size (multiples of 8 up to 256): unfused kernels, by their traffic"
             }
             Self::Mask => "mask or cached prefix not measured on this stack",
+            Self::FewQueries => "few queries against a cache, as one query of so many more heads",
             Self::Window => "sliding window by its tiles: this stack was measured without",
             Self::TrainedFromServed => "attention of training by its measured ratio to an engine's",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",

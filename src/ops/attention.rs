@@ -34,6 +34,9 @@ pub struct Attention {
     pub dtype: Dtype,
 }
 
+/// Queries of a sequence that one tile of a kernel of decoding steps takes.
+const FEW_QUERIES: u64 = 64;
+
 /// The widest head, four times the widest that any model has.
 const WIDEST_HEAD: u64 = 4096;
 
@@ -161,6 +164,19 @@ impl Attention {
     pub const fn has_fused_kernel(&self) -> bool {
         let fits = self.head_dim.is_multiple_of(8) && self.head_dim <= 256;
         fits || self.is_decode() || self.is_latent()
+    }
+
+    /// Queries against a longer cache as a decoding step that does the same, and how often it runs: kernels that read the cache once
+    /// lay up to 64 queries of a key head in one tile, of whichever token they are.
+    pub fn folded(&self) -> Option<(Self, f64)> {
+        let few = self.seq_q.min(FEW_QUERIES);
+        let follows = self.seq_q > 1 && self.seq_q < self.seq_kv;
+        let folded = Self {
+            heads: self.heads * few,
+            seq_q: 1,
+            ..*self
+        };
+        (follows && self.pass == Pass::Forward).then_some((folded, self.seq_q as f64 / few as f64))
     }
 
     /// Whether this is one decoding step: a single query against a cache.

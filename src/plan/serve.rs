@@ -8,7 +8,7 @@ use crate::framework::{Kind, Subject};
 use crate::predict::Predictor;
 use crate::predict::memo::{Cost, Memo};
 use crate::predict::step::{Load, half_width};
-use crate::stats::{NORMAL_90, normal_cdf};
+use crate::stats::{NORMAL_90, normal_cdf, quadrature};
 use crate::units::{Bytes, Seconds};
 use rayon::prelude::*;
 
@@ -244,7 +244,7 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
     let asked = query.kept(Dimension::Batch);
     let base = Workload {
         batch: 1,
-        seq: if decodes { 1 } else { limits.prompt },
+        seq: if decodes { query.workload.seq } else { limits.prompt },
         context: if decodes { limits.prompt + limits.output / 2 } else { 0 },
         // The requests in flight are spread over the stages of the pipeline.
         microbatches: 1,
@@ -371,20 +371,15 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         concurrency: work.batch,
         prompt: limits.prompt,
         output: limits.output,
+        kept_tokens: work.kept_tokens(),
     };
-    let prompt = Workload {
-        mode: Mode::Prefill,
-        batch: 1,
-        seq: limits.prompt.max(1),
-        context: 0,
-        ..*work
-    };
+    let prompt = work.prompts(1, limits.prompt.max(1));
     let [decode, prefill] = [memo.cost(arch, work)?, memo.cost(arch, &prompt)?];
     let token = load.token(framework, decode.time, prefill.time);
     let first_token = load.first_token(framework, decode.time, prefill.time);
     let half_widths @ [first, further] = [
         width(Kind::FirstToken, &prompt, prefill),
-        width(Kind::of(arch, work), work, decode),
+        width(Kind::of(arch, work), work, decode).map(|width| quadrature(width, work.kept_half_width())),
     ];
     // A request holds its place for its first token and all further ones.
     let output = limits.output as f64;

@@ -49,6 +49,8 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
         Caveat::Unfused => 0.60,
         // An assumption: the features count the tiles that a mask leaves.
         Caveat::Mask => 0.10,
+        // An assumption; steps that verify three drafts are known from a few published runs alone (docs/method/serving.md).
+        Caveat::FewQueries => 0.20,
         // Where both were timed, nine in ten are within 0.2 for windows of 1,024 keys and more, 0.7 for 128 keys.
         Caveat::Window => 0.50,
         // The width of the ratio itself is fitted, see `ratios`.
@@ -163,6 +165,16 @@ const LINK_LATENCY: Seconds = Seconds::from_micros(10.0);
 /// Share of the dense peak that the best GEMMs reach: 0.78 to 0.87 on A100, H100 and B200 (ml-engineering,
 /// compute/accelerator).
 const REACHABLE_PEAK: f64 = 0.8;
+
+/// Share of the dense peak that the best kernels of attention reach: 0.75 on H100 (arXiv 2407.08608), 0.7 on A100 (arXiv 2307.08691),
+/// 0.67 of latent attention on H800 (FlashMLA).
+const ATTENTION_PEAK: f64 = 0.72;
+
+/// What attention takes at the least that is bound by arithmetic.
+pub fn busy_attention(gpu: &Gpu, op: &Op) -> Seconds {
+    let peak = op.dtype().map(|dtype| gpu.nearest_peak(dtype) * ATTENTION_PEAK);
+    peak.map_or(Seconds::ZERO, |peak| op.flops() / peak)
+}
 
 /// What a step waits for where it offloads to the host.
 pub fn offload(time: Seconds) -> Estimate {

@@ -28,7 +28,7 @@ pub struct Cost {
     /// Wall time of the step, pipeline bubble included.
     pub time: Seconds,
     /// Tokens that one replica processes in it.
-    pub tokens: u64,
+    pub tokens: f64,
     /// Half width of the 90 % interval of `ln(time)`, without what all steps on this GPU and stack share.
     pub own_half_width: f64,
     /// The same with what they share, by the operators alone.

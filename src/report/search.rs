@@ -785,7 +785,7 @@ fn won(found: &Found, shape: &Recommendation) -> Vec<RoleGain> {
 
 /// GPU seconds per token by role, all phases together.
 fn by_role(step: &StepEstimate) -> BTreeMap<&'static str, f64> {
-    let gpus = step.gpus_per_replica as f64 / step.tokens as f64;
+    let gpus = step.gpus_per_replica as f64 / step.tokens;
     let mut times = BTreeMap::new();
     for line in &step.lines {
         *times.entry(line.item.role.name()).or_insert(0.0) += line.time.secs() * gpus;

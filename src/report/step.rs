@@ -52,7 +52,12 @@ pub struct StepReport {
     pub(super) time_us: f64,
     pub(super) low_us: f64,
     pub(super) high_us: f64,
-    pub(super) tokens: u64,
+    /// Those that a replica trains on, reads or, on average, makes.
+    #[serde(serialize_with = "whole")]
+    pub(super) tokens: f64,
+    /// What drafts bring, where a decoding step verifies any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) speculation: Option<SpeculationKeys>,
     pub(super) tokens_per_s: f64,
     pub(super) tokens_per_s_low: f64,
     pub(super) tokens_per_s_high: f64,
@@ -94,6 +99,28 @@ pub struct StepReport {
     pub(super) roof: [f64; 2],
     /// What the time holds besides the lines: both together are `time_us`.
     pub(super) rest: Vec<RestLine>,
+}
+
+/// What drafts of tokens bring and take.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct SpeculationKeys {
+    /// The share of drafted tokens that is kept, each given those before it.
+    pub acceptance: f64,
+    /// Whether that is what is usual and not what was asked.
+    pub is_assumed: bool,
+    /// Tokens that a step gives a sequence.
+    pub tokens_per_step: f64,
+    pub time_per_token_us: f64,
+    /// The share of the time in which tokens are drafted.
+    pub draft_share: f64,
+}
+
+/// A count as a whole number where it is one.
+fn whole<S: serde::Serializer>(count: &f64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    match count.fract() == 0.0 {
+        true => serializer.serialize_u64(*count as u64),
+        false => serializer.serialize_f64(*count),
+    }
 }
 
 named_enum! {
@@ -437,6 +464,13 @@ impl StepReport {
             low_us: step.low.micros(),
             high_us: step.high.micros(),
             tokens: step.tokens,
+            speculation: workload.accepted().map(|(acceptance, is_assumed)| SpeculationKeys {
+                acceptance,
+                is_assumed,
+                tokens_per_step: workload.kept_tokens(),
+                time_per_token_us: step.time.micros() / workload.kept_tokens(),
+                draft_share: step.drafting() / step.time,
+            }),
             tokens_per_s: step.tokens_per_s,
             tokens_per_s_low: step.tokens_per_s_low,
             tokens_per_s_high: step.tokens_per_s_high,

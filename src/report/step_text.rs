@@ -1,6 +1,6 @@
 //! A predicted step as people read it: one line per role, then the sums.
 
-use crate::arch::{MemoryVerdict, Workload};
+use crate::arch::{MemoryVerdict, Phase, Workload};
 use crate::plan::MOST_REMEDY_GPUS;
 use crate::predict::estimate::Tier;
 use crate::report::Basis;
@@ -185,11 +185,23 @@ impl StepReport {
         if !memory.fits {
             lines.push(("remedy", self.remedy_text()));
         }
+        if let Some(speculation) = self.speculation {
+            let shown = format!(
+                "{}: {} a step, {} of {} drafts being kept; drafting takes {} of the time",
+                Seconds::from_micros(speculation.time_per_token_us),
+                significant(speculation.tokens_per_step),
+                speculation.acceptance,
+                self.workload.speculate,
+                percent(speculation.draft_share),
+            );
+            lines.insert(1, ("token", shown));
+        }
         if self.gpus > 1 {
             let each = tokens(self.tokens_per_s_per_gpu);
             let all = tokens(self.tokens_per_s_of_all_gpus);
             let shown = format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus));
-            lines.insert(2, ("", shown));
+            let after = lines.iter().position(|(name, _)| *name == "tokens/s");
+            lines.insert(after.map_or(0, |at| at + 1), ("", shown));
         }
         if self.hfu > EXECUTES_MORE * self.mfu {
             let shown = format!("{} (executed FLOPs, recomputation too)", percent(self.hfu));
@@ -230,9 +242,7 @@ struct Merged<'a> {
 fn merged(lines: &[StepLine]) -> Vec<Merged<'_>> {
     let mut all: Vec<Merged<'_>> = Vec::new();
     for line in lines {
-        let known = all
-            .iter_mut()
-            .find(|other| (other.first.role, other.first.kind) == (line.role, line.kind));
+        let known = all.iter_mut().find(|other| other.merges(line));
         let merged = match known {
             Some(merged) => merged,
             None => {
@@ -280,11 +290,25 @@ impl RestLine {
 }
 
 impl Merged<'_> {
+    /// Whether a line is one with it: all drafts are, and so is what has one role and kind.
+    fn merges(&self, line: &StepLine) -> bool {
+        let drafts = [self.first, line].map(|line| line.phase == Phase::Draft);
+        match drafts {
+            [true, true] => true,
+            [false, false] => (self.first.role, self.first.kind) == (line.role, line.kind),
+            _ => false,
+        }
+    }
+
     fn cells(&self) -> [String; 7] {
         let rate = self.flops / self.time.secs() / 1e12;
         let tiers: Vec<_> = self.tiers.iter().map(|tier| tier.name()).collect();
         [
-            self.first.role.to_owned(),
+            match self.first.phase {
+                Phase::Draft => Phase::Draft.name(),
+                _ => self.first.role,
+            }
+            .to_owned(),
             match self.shapes.len() {
                 0 | 1 => self.first.shown.clone(),
                 shapes => format!("{} and {} more", self.first.shown, shapes - 1),

@@ -4,8 +4,8 @@
 use super::search::MOST_SHAPES as MOST_LAYOUTS;
 use super::search::{shapes as layouts, ten};
 use crate::arch::{
-    Architecture, AttentionKernel, BaseDtype, Dimension, GradientDtype, KvCacheDtype, Loss, Mode, Offload, Optimizer,
-    OptimizerStates, Recipe, Recompute, Targets, Workload,
+    Acceptance, Architecture, AttentionKernel, BaseDtype, Dimension, Draft, GradientDtype, KvCacheDtype, Loss, Mode,
+    Offload, Optimizer, OptimizerStates, Recipe, Recompute, Targets, Workload,
 };
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
@@ -353,6 +353,17 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "auto")]
     pub kv_cache_dtype: KvCacheDtype,
+    /// Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`, or the steps of EAGLE; 0 for none [default: 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K"))]
+    pub speculate: Option<Size<0>>,
+    /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[serde(default)]
+    #[schema(default = "mtp")]
+    pub draft: Draft,
+    /// Share of draft tokens that is kept, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE"))]
+    pub acceptance: Option<Acceptance>,
     /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     #[serde(default)]
@@ -436,6 +447,7 @@ impl PlanRequest {
         };
         let concurrency = sizes.option("concurrency", self.concurrency);
         let lora = sizes.option("lora", self.lora);
+        let speculate = sizes.option("speculate", self.speculate);
         let seq = sizes.option("seq", self.seq);
         let seq = seq.unwrap_or(USUAL_SEQUENCE.min(room.saturating_sub(output)).max(1));
         let kept = [
@@ -471,6 +483,7 @@ impl PlanRequest {
             router_load: self.router_load,
             ..base
         };
+        let workload = workload.speculating(speculate, self.draft, self.acceptance)?;
         let largest = self.gpus.values().last().unwrap_or(1);
         let tokens = self.global_batch.map(|tokens| tokens.0);
         let global_batch = sequences(tokens, seq, largest)?;
@@ -527,6 +540,7 @@ impl PlanRequest {
             ("confidence", self.confidence.is_some()),
             ("kv_cache_dtype", self.kv_cache_dtype != KvCacheDtype::Auto),
             ("router_load", self.router_load != RouterLoad::default()),
+            ("speculate", self.speculate.is_some()),
         ];
         let (wrong, allowed) = match serves {
             true => (&of_training[..], "nothing when serving"),

@@ -1,8 +1,10 @@
 //! What one step does and over how many GPUs it is spread, with defaults that fit the architecture.
 
+use crate::arch::Acceptance;
 use crate::arch::Architecture;
 use crate::arch::AttentionKernel;
 use crate::arch::BaseDtype;
+use crate::arch::Draft;
 use crate::arch::GradientDtype;
 use crate::arch::KvCacheDtype;
 use crate::arch::Loss;
@@ -122,6 +124,15 @@ pub struct WorkloadRequest {
     /// Number format of cached keys and values.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub kv_cache_dtype: KvCacheDtype,
+    /// Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`, or the steps of EAGLE; 0 for none [default: 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "K"))]
+    pub speculate: Option<Size<0>>,
+    /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU.
+    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    pub draft: Draft,
+    /// Share of draft tokens that is kept, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE"))]
+    pub acceptance: Option<Acceptance>,
     /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub router_load: RouterLoad,
@@ -145,6 +156,7 @@ impl WorkloadRequest {
         let expert_tp = sizes.option("expert_tp", self.expert_tp);
         let recompute_layers = sizes.option("recompute_layers", self.recompute_layers);
         let lora = sizes.option("lora", self.lora);
+        let speculate = sizes.option("speculate", self.speculate);
         let [tp, cp, ep, pp, vp, dp, microbatches] = [
             ("tp", self.tp),
             ("cp", self.cp),
@@ -174,7 +186,7 @@ impl WorkloadRequest {
             Mode::Decode => (8, 1),
         };
         let (dtype, recipe) = format(self.mode, architecture, self.dtype, self.recipe, sizes);
-        Ok(Workload {
+        let workload = Workload {
             mode: self.mode,
             batch: batch.unwrap_or(usual_batch),
             seq: seq
@@ -208,7 +220,9 @@ impl WorkloadRequest {
             lora: lora.unwrap_or(0),
             lora_targets: self.lora_targets,
             base_dtype: self.base_dtype,
-        })
+            ..Workload::train(1, 1)
+        };
+        workload.speculating(speculate, self.draft, self.acceptance)
     }
 
     /// Whether this key belongs to the workload; error messages use it to name the place.
@@ -223,6 +237,9 @@ impl WorkloadRequest {
                 loss: Loss::Fused,
                 autocast: true,
                 kv_cache_dtype: KvCacheDtype::Fp8,
+                speculate: 1,
+                draft: Draft::Ngram,
+                acceptance: Acceptance::new(0.0).unwrap_or_default(),
                 router_load: RouterLoad::Even,
                 lora: 1,
                 lora_targets: Targets::ATTENTION,

@@ -167,7 +167,7 @@ impl<'a> Worker<'a> {
         }
         let cost = self.memo.cost(&self.arch, &self.work).ok()?;
         let gpus = self.work.gpus_per_replica() as f64;
-        let per_token = cost.time * (gpus / cost.tokens as f64);
+        let per_token = cost.time * (gpus / cost.tokens);
         let ln_time = (per_token / self.scale.reference).ln();
         let serving = match &mut self.counter {
             Some(counter) => counter.cost(&self.arch)?,

@@ -93,8 +93,8 @@ pub struct ModelPoint {
     pub parameters: u64,
     /// Width of a query and key head.
     pub head_dim: u64,
-    /// Tokens that a step processes.
-    pub tokens: u64,
+    /// Tokens per second of one replica, and the ends of the 90 % interval.
+    pub tokens_per_s: [f64; 3],
     /// Model FLOPs utilisation.
     pub mfu: f64,
     /// Share of the bandwidth of the memory that [`Point::bytes`] take.
@@ -202,7 +202,7 @@ fn model_point(predictor: &Predictor, value: u64, architecture: &Architecture, w
         subject: Subject::Model(ModelPoint {
             parameters: parameters(architecture).total,
             head_dim: architecture.head_dim,
-            tokens: step.tokens,
+            tokens_per_s: [step.tokens_per_s, step.tokens_per_s_low, step.tokens_per_s_high],
             mfu: step.mfu,
             bandwidth_fraction: bytes / step.time / predictor.gpu().bandwidth(),
             memory: step.memory.total(),

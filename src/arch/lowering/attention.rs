@@ -34,11 +34,13 @@ impl Lowering<'_> {
     /// in those without.
     fn indexed_attention(&mut self, index: Index, mla: Mla) {
         let (arch, work) = (self.arch, self.work);
+        // Every query of a decoding step chooses its own keys.
+        let [batch, seq_q] = work.recurrent_tokens();
         let of = |index_heads| {
             Op::IndexedAttention(IndexedAttention {
-                batch: work.batch,
+                batch,
                 heads: rank_heads(arch, work.tp),
-                seq_q: work.seq,
+                seq_q,
                 seq_kv: work.keys(),
                 hidden: arch.hidden,
                 query_rank: mla.q_lora_rank.unwrap_or(arch.hidden),

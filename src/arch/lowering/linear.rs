@@ -10,12 +10,14 @@ use crate::ops::{LinearAttention, MemoryKind, Op, Pass};
 
 /// The recurrence of one layer over all tokens of one rank; `None` without one.
 fn recurrence(linear: &LinearLayers, work: &Workload) -> Option<LinearAttention> {
+    // A decoding step keeps the state after each token.
+    let [batch, seq_q] = work.recurrent_tokens();
     Some(LinearAttention {
         kind: linear.kind?,
-        batch: work.batch,
+        batch,
         heads: linear.heads,
         key_heads: linear.key_heads,
-        seq_q: work.seq,
+        seq_q,
         head_dim: linear.head_dim,
         value_dim: linear.value_dim,
         pass: Pass::Forward,

@@ -60,8 +60,13 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
     (lowering.arch, lowering.stage) = (arch, stage);
     lowering.head();
     lowering.optimizer_and_collectives();
+    if let Some((drafter, [first, further])) = work.drafter(arch) {
+        for (pass, times) in [(first, 1), (further, work.speculate - 1)] {
+            lowering.drafts(lower(&drafter, &pass)?, &pass, times);
+        }
+    }
     Ok(Step {
-        tokens: work.tokens() * work.microbatches,
+        tokens: work.batch as f64 * work.kept_tokens() * work.microbatches as f64,
         model_flops: model_flops(arch, work, true),
         square_flops: model_flops(arch, work, false),
         gpus_per_replica: work.gpus_per_replica(),
@@ -84,7 +89,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
 fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
     let (layer_weights, head_weights) = active_weights(arch);
     let linear = 2.0 * layer_weights as f64 * work.tokens() as f64;
-    let head = 2.0 * head_weights as f64 * (head_rows(work) * context_ranks(work)) as f64;
+    let head = 2.0 * head_weights as f64 * (work.head_rows() * context_ranks(work)) as f64;
     let pairs = |window| pairs(work.seq, work.keys(), causal, window);
     let attention = arch.parts().map(|arch| {
         let windowed = arch.window.map_or(0, |window| window.layers);
@@ -114,11 +119,6 @@ fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
 /// Ranks among which the positions of the head are divided.
 fn context_ranks(work: &Workload) -> u64 {
     if work.trains() { work.cp } else { 1 }
-}
-
-/// Positions that the head predicts on one rank: all in training, the last of each sequence when serving.
-fn head_rows(work: &Workload) -> u64 {
-    if work.trains() { work.rank_tokens() } else { work.batch }
 }
 
 /// Makes GEMMs of `members` groups; one that casts its inputs has them in one layout.
@@ -437,7 +437,7 @@ impl Lowering<'_> {
         let (arch, work, edge) = (self.arch, self.work, Scope::Edge);
         self.norm(Role::FinalNorm, work.residual_rows(), arch.hidden, edge, 1);
         let head = Linear::new(Role::Logits, arch.hidden, rank_vocab(arch, work.tp), false);
-        self.linear(&head, head_rows(work), 1, edge, 1);
+        self.linear(&head, work.head_rows(), 1, edge, 1);
         if work.trains() {
             let kind = MemoryKind::CrossEntropy;
             let rows = work.rank_tokens();
@@ -448,6 +448,17 @@ impl Lowering<'_> {
                 self.push(Role::HeadAutocast, Phase::Forward, up, 1);
                 self.push(Role::HeadAutocast, Phase::Backward, down, 1);
             }
+        }
+    }
+
+    /// Adds passes of what drafts tokens: of its layer and head, and the linear map before them.
+    fn drafts(&mut self, step: Step, pass: &Workload, times: u64) {
+        let hidden = self.arch.hidden;
+        let input = gemms(1, pass.activation_dtype())(pass.rank_tokens(), hidden, 2 * hidden, Layout::Tn);
+        let mut push = |role, op, count| self.push_per_step(role, Phase::Draft, op, count * times);
+        push(Role::DraftInput, input, 1);
+        for item in step.items {
+            push(item.role, item.op, item.count);
         }
     }
 

@@ -242,7 +242,7 @@ fn prefill_predicts_the_last_position_and_decode_attends_to_context_and_itself()
     let (op, count) = attention(&step, Phase::Forward)[0];
     assert_eq!((op.seq_q, op.seq_kv, op.batch, count), (1, 4001, 16, 32));
     assert_eq!(gemms(&step, Role::MlpUp)[0].1, [16, 28672, 4096, 1]);
-    assert_eq!(step.tokens, 16);
+    assert_eq!(step.tokens, 16.0);
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn the_last_pipeline_stage_is_lowered_with_transfers_and_the_bubble_is_told() {
     assert!(items(&step, Role::Embedding).is_empty());
     assert_eq!(items(&step, Role::PipelineParallel).len(), 2);
     assert_eq!(step.bubble(), 4.0);
-    assert_eq!((step.tokens, step.gpus_per_replica), (8192, 5));
+    assert_eq!((step.tokens, step.gpus_per_replica), (8192.0, 5));
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub use ledger::{Ledger, learns_collectives};
 pub use sensitivity::Sensitivity;
 pub use timed::{Load, Timed};
 
-use crate::arch::{Architecture, Item, MemoryUse, Step, Workload, lower, memory_use};
+use crate::arch::{Architecture, Item, MemoryUse, Phase, Step, Workload, lower, memory_use};
 use crate::error::Result;
 use crate::framework::{Constant, Framework, Gap, Subject};
 use crate::gpu::Generation;
@@ -76,7 +76,7 @@ pub struct StepEstimate {
     /// Upper end of the 90 % interval of [`StepEstimate::time`].
     pub high: Seconds,
     /// Tokens a step processes on this replica.
-    pub tokens: u64,
+    pub tokens: f64,
     /// Tokens per second of one replica.
     pub tokens_per_s: f64,
     /// Lower end of the 90 % interval of [`StepEstimate::tokens_per_s`].
@@ -106,7 +106,7 @@ pub struct StepEstimate {
 impl StepEstimate {
     /// Time that all GPUs of a replica together spend on one token.
     pub fn gpu_time_per_token(&self) -> Seconds {
-        self.time * (self.gpus_per_replica as f64 / self.tokens as f64)
+        self.time * (self.gpus_per_replica as f64 / self.tokens)
     }
 
     /// Share of the time of each lane, in the order in which [`Lanes`] has them.
@@ -122,6 +122,12 @@ impl StepEstimate {
             ..
         } = self.lanes;
         [kernels, exposed, bubble, host, overhead, offload].map(|lane| lane / total)
+    }
+
+    /// What drafting tokens takes.
+    pub fn drafting(&self) -> Seconds {
+        let drafts = self.lines.iter().filter(|line| line.item.phase == Phase::Draft);
+        drafts.map(|line| line.own).sum()
     }
 
     /// Tokens per second of one GPU.
@@ -178,7 +184,8 @@ pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workloa
     let time = whole.lanes.total;
     let subject = Subject::of(predictor.gpu(), architecture, workload);
     let (half_width, unseen) = whole.half_width(framework, &subject);
-    let rate = |time: Seconds| step.tokens as f64 / time.secs();
+    let rate = |time: Seconds| step.tokens / time.secs();
+    let beside = quadrature(half_width, workload.kept_half_width()) - half_width;
     let low = (time * (-half_width).exp()).max(whole.least.min(time));
     let high = time * half_width.exp();
     let peak = predictor.gpu().nearest_peak(workload.dtype) * step.gpus_per_replica as f64;
@@ -188,8 +195,8 @@ pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workloa
         ledger: whole.ledger,
         tokens: step.tokens,
         tokens_per_s: rate(time),
-        tokens_per_s_low: rate(high),
-        tokens_per_s_high: rate(low),
+        tokens_per_s_low: rate(high * beside.exp()),
+        tokens_per_s_high: rate(low * (-beside).exp()),
         model_flops: step.model_flops,
         mfu: step.model_flops / time / peak,
         mfu_full_attention: step.square_flops / time / peak,

@@ -8,7 +8,7 @@ use crate::predict::Predictor;
 use crate::units::Seconds;
 
 /// The load of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Requests in flight on one data-parallel rank.
     pub concurrency: u64,
@@ -16,6 +16,8 @@ pub struct Load {
     pub prompt: u64,
     /// Tokens that a request generates.
     pub output: u64,
+    /// Tokens that a decoding step gives it.
+    pub kept_tokens: f64,
 }
 
 impl Load {
@@ -27,7 +29,7 @@ impl Load {
     /// Time per token of a request where a decode step of all takes `decode` and the prompt pass of one `prefill`.
     pub fn token(&self, framework: &Framework, decode: Seconds, prefill: Seconds) -> Seconds {
         let others = self.others() / self.output.max(1) as f64;
-        decode + prefill * (framework.get(Constant::OtherPrefills) * others)
+        decode / self.kept_tokens + prefill * (framework.get(Constant::OtherPrefills) * others)
     }
 
     /// Time to the first token of a request, likewise.
@@ -74,8 +76,8 @@ pub enum Timed {
         prefill: Box<Ledger>,
         /// One decode step of all requests.
         decode: Box<Ledger>,
-        /// Tokens that each request generates.
-        output: u64,
+        /// Decode steps of each request.
+        steps: f64,
     },
 }
 
@@ -87,13 +89,7 @@ impl Timed {
 
     /// The terms of a served request: per token for a decode workload, to the first token for a prefill workload.
     pub fn served(predictor: &Predictor, architecture: &Architecture, workload: &Workload, load: Load) -> Result<Self> {
-        let prompt = Workload {
-            mode: Mode::Prefill,
-            batch: 1,
-            seq: load.prompt.max(1),
-            context: 0,
-            ..*workload
-        };
+        let prompt = workload.prompts(1, load.prompt.max(1));
         let tokens = match workload.mode {
             Mode::Decode => *workload,
             Mode::Train | Mode::Prefill => Workload {
@@ -115,16 +111,11 @@ impl Timed {
 
     /// The terms of a static batch, of which the workload is a decode step.
     pub fn batch(predictor: &Predictor, architecture: &Architecture, workload: &Workload, load: Load) -> Result<Self> {
-        let prompts = Workload {
-            mode: Mode::Prefill,
-            seq: load.prompt,
-            context: 0,
-            ..*workload
-        };
+        let prompts = workload.prompts(workload.batch, load.prompt);
         Ok(Self::Batch {
             prefill: Box::new(ledger(predictor, architecture, &prompts)?),
             decode: Box::new(ledger(predictor, architecture, workload)?),
-            output: load.output,
+            steps: load.output.saturating_sub(1) as f64 / load.kept_tokens,
         })
     }
 
@@ -135,11 +126,7 @@ impl Timed {
             Self::Step(ledger) => total(ledger),
             Self::Token { decode, prefill, load } => load.token(framework, total(decode), total(prefill)),
             Self::FirstToken { prefill, decode, load } => load.first_token(framework, total(decode), total(prefill)),
-            Self::Batch {
-                prefill,
-                decode,
-                output,
-            } => total(prefill) + total(decode) * output.saturating_sub(1) as f64,
+            Self::Batch { prefill, decode, steps } => total(prefill) + total(decode) * *steps,
         }
     }
 }

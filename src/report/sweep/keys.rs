@@ -8,7 +8,6 @@ use crate::sweep::Drop;
 use crate::sweep::Point;
 use crate::sweep::Subject;
 use crate::sweep::Waves;
-use crate::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -109,11 +108,11 @@ impl PointKeys {
         let model = match point.subject {
             Subject::Operator(_) => None,
             Subject::Model(model) => {
-                let rate = |time: Seconds| model.tokens as f64 / time.secs();
+                let [rate, low, high] = model.tokens_per_s;
                 Some(ModelKeys {
-                    tokens_per_s: rate(point.time),
-                    tokens_per_s_low: rate(point.high),
-                    tokens_per_s_high: rate(point.low),
+                    tokens_per_s: rate,
+                    tokens_per_s_low: low,
+                    tokens_per_s_high: high,
                     mfu: model.mfu,
                     bandwidth_fraction: model.bandwidth_fraction,
                     parameters: model.parameters,
