@@ -19,7 +19,7 @@ const GROUPED: [&str; 6] = ["predict", "search", "plan", "compare", "check", "sw
 const RARE: [(&str, &str); 4] = [
     (
         "search",
-        "layers hidden heads kv_heads head_dim d_ff dtype zero recompute context lora prompt output ttft_ms tpot_ms usd_per_gpu_hour",
+        "layers hidden heads kv_heads head_dim d_ff vocab pp dp dtype zero recompute context lora prompt output ttft_ms tpot_ms usd_per_gpu_hour",
     ),
     ("plan", "tp pp zero recompute lora"),
     ("compare", "tp pp zero recompute lora"),

@@ -23,6 +23,8 @@ const FINEST: u64 = 16;
 pub struct Limits {
     /// Tokens of a prompt.
     pub prompt: u64,
+    /// Those of them whose keys and values are cached from earlier requests; fewer than all.
+    pub cached: u64,
     /// Tokens that a request generates; 0 where engines do nothing but prompts.
     pub output: u64,
     /// Requests in flight on all engines together; `None` if engines take as many as they can.
@@ -42,6 +44,14 @@ impl Limits {
     /// Requests in flight on one of so many engines, the fullest one where they do not divide.
     fn each(&self, engines: u64) -> Option<u64> {
         self.concurrency.map(|all| all.div_ceil(engines))
+    }
+
+    /// The pass over what is not cached of so many prompts.
+    fn prompts(&self, work: &Workload, batch: u64) -> Workload {
+        Workload {
+            context: self.cached,
+            ..work.prompts(batch, (self.prompt - self.cached).max(1))
+        }
     }
 
     /// Tokens of a sequence whose cache is full.
@@ -179,7 +189,7 @@ fn full(limits: &Limits, work: &Workload) -> Workload {
     Workload {
         context: match work.mode {
             Mode::Decode => limits.longest(),
-            Mode::Train | Mode::Prefill => 0,
+            Mode::Train | Mode::Prefill => work.context,
         },
         ..*work
     }
@@ -242,13 +252,18 @@ fn too_slow(predictor: &Predictor, arch: &Architecture, query: &Query, limits: &
 fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Result<Vec<Workload>> {
     let decodes = query.workload.mode == Mode::Decode;
     let asked = query.kept(Dimension::Batch);
+    let step = match decodes {
+        true => Workload {
+            context: limits.prompt + limits.output / 2,
+            ..query.workload
+        },
+        false => limits.prompts(&query.workload, 1),
+    };
     let base = Workload {
         batch: 1,
-        seq: if decodes { query.workload.seq } else { limits.prompt },
-        context: if decodes { limits.prompt + limits.output / 2 } else { 0 },
         // The requests in flight are spread over the stages of the pipeline.
         microbatches: 1,
-        ..query.workload
+        ..step
     };
     arch.validate()?;
     full(limits, &base).validate(arch)?;
@@ -355,7 +370,7 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     if !decodes {
         let cost = memo.cost(arch, work)?;
         let (time, half_width) = (cost.time, width(Kind::Prefill, work, cost));
-        let rate = |factor: f64| in_flight * work.seq as f64 / (time.secs() * factor);
+        let rate = |factor: f64| in_flight * limits.prompt as f64 / (time.secs() * factor);
         return Ok(Engine {
             workload: *work,
             first_token: time,
@@ -373,7 +388,7 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         output: limits.output,
         kept_tokens: work.kept_tokens(),
     };
-    let prompt = work.prompts(1, limits.prompt.max(1));
+    let prompt = limits.prompts(work, 1);
     let [decode, prefill] = [memo.cost(arch, work)?, memo.cost(arch, &prompt)?];
     let token = load.token(framework, decode.time, prefill.time);
     let first_token = load.first_token(framework, decode.time, prefill.time);

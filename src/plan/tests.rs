@@ -174,6 +174,7 @@ fn what_cannot_be_planned_says_why() {
 
 fn limits(prompt: u64, output: u64) -> Limits {
     Limits {
+        cached: 0,
         prompt,
         output,
         concurrency: None,
@@ -330,4 +331,37 @@ fn engines_keep_their_limits_and_slower_limits_give_more_tokens() {
     let best = &prefill.engines[0];
     assert!(best.token.is_none() && best.workload.mode == Mode::Prefill);
     assert!(best.first_token.secs() <= 1.0 && best.tokens_per_s > 1000.0);
+}
+
+#[test]
+fn cached_tokens_of_a_prompt_shorten_its_pass_alone() {
+    let (predictor, arch) = (predictor("h200"), model("llama-3-8b"));
+    let engine = |cached, work| {
+        let query = Query {
+            kept: vec![(Dimension::Batch, 16)],
+            memory_share: 0.9,
+            ..query(1, work)
+        };
+        let limits = Limits {
+            cached,
+            ..limits(8192, if work.mode == Mode::Decode { 256 } else { 0 })
+        };
+        serve(&predictor, arch, &query, &limits).unwrap().engines.remove(0)
+    };
+    let decode = |cached| engine(cached, Workload::decode(1, 8320));
+    let [whole, most] = [0, 7168].map(decode);
+    // An eighth of the linear maps, and the attention of the last eighth, 15 of 64 parts.
+    let share = most.first_token / whole.first_token;
+    assert!((0.12..0.25).contains(&share), "{share}");
+    assert_eq!(most.memory, whole.memory);
+    assert!(most.token.unwrap() < whole.token.unwrap());
+    let [whole, most] = [0, 7168].map(|cached| engine(cached, Workload::prefill(1, 8192)));
+    assert_eq!((most.workload.seq, most.workload.context), (1024, 7168));
+    // 16 caches of 8,192 tokens and the weights.
+    assert!(
+        most.memory.bytes() > 33e9 && most.memory < whole.memory,
+        "{}",
+        most.memory
+    );
+    assert!(most.tokens_per_s > 4.0 * whole.tokens_per_s);
 }

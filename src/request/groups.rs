@@ -19,7 +19,7 @@ pub const GROUPS: [Group; 7] = [
     (
         "Workload",
         "mode batch seq seq_q seq_kv context causal prompt output concurrency ttft_ms tpot_ms global_batch tokens dtype",
-        "speculate draft acceptance recipe confidence pass attention router_load microbatches autocast",
+        "cached_tokens speculate draft acceptance recipe confidence pass attention router_load microbatches autocast",
     ),
     (
         "Parallelism",
@@ -110,6 +110,7 @@ gradient_dtype Format of gradients
 lora LoRA rank
 lora_targets LoRA targets
 base_dtype Format of frozen weights
+cached_tokens Cached tokens of a prompt
 speculate Draft tokens a step
 draft Drafts by
 acceptance Share of drafts kept

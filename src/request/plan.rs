@@ -278,6 +278,10 @@ pub struct PlanRequest {
     /// Tokens per sequence; of a prompt when serving [default: 4096 or what the position table holds].
     #[cfg_attr(feature = "cli", arg(long, value_name = "S", visible_aliases = ["isl", "input-len"], aliases = ["input-length", "prompt"]))]
     pub seq: Option<Size>,
+    /// Tokens of a prompt that are cached from earlier requests (prefix caching), so that the prompt pass computes the others alone
+    /// [default: 0].
+    #[cfg_attr(feature = "cli", arg(long, value_name = "T", alias = "prefix-len"))]
+    pub cached_tokens: Option<Size<0>>,
     /// Tokens that a request generates [default: 512].
     #[cfg_attr(feature = "cli", arg(long, value_name = "T", visible_aliases = ["osl", "output-len"], aliases = ["output-length", "max-tokens", "max-new-tokens"]))]
     pub output: Option<Size>,
@@ -446,6 +450,7 @@ impl PlanRequest {
             Mode::Train | Mode::Prefill => 0,
         };
         let concurrency = sizes.option("concurrency", self.concurrency);
+        let cached = sizes.option("cached_tokens", self.cached_tokens).unwrap_or(0);
         let lora = sizes.option("lora", self.lora);
         let speculate = sizes.option("speculate", self.speculate);
         let seq = sizes.option("seq", self.seq);
@@ -461,6 +466,10 @@ impl PlanRequest {
         .map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
         let kept = kept.into_iter();
         let kept: Vec<_> = kept.filter_map(|(dimension, size)| Some((dimension, size?))).collect();
+        if cached >= seq {
+            let allowed = format!("less than the {seq} tokens of a prompt");
+            return Err(Error::field("plan", "cached_tokens", cached, &allowed));
+        }
         let base = match self.mode {
             Mode::Train => Workload::train(1, seq),
             Mode::Prefill => Workload::prefill(1, seq),
@@ -508,6 +517,7 @@ impl PlanRequest {
             queries: queries.collect(),
             limits: serves.then_some(Limits {
                 prompt: seq,
+                cached,
                 output,
                 concurrency,
                 ..limits(self.ttft_ms, self.tpot_ms, self.confidence)
@@ -534,6 +544,7 @@ impl PlanRequest {
         ];
         let of_serving = [
             ("output", self.output.is_some()),
+            ("cached_tokens", self.cached_tokens.is_some()),
             ("concurrency", self.concurrency.is_some()),
             ("ttft_ms", self.ttft_ms.is_some()),
             ("tpot_ms", self.tpot_ms.is_some()),
@@ -584,6 +595,7 @@ pub(super) fn limits(ttft_ms: Option<f64>, tpot_ms: Option<f64>, confidence: Opt
     let milliseconds = |limit: Option<f64>| limit.map(|ms| Seconds::from_secs(ms * 1e-3));
     Limits {
         prompt: 0,
+        cached: 0,
         output: 0,
         concurrency: None,
         first_token: milliseconds(ttft_ms),

@@ -387,6 +387,7 @@ fn a_budget_over_a_life_is_answered_with_a_smaller_model_trained_for_longer() {
     let workload = Workload::decode(1, 1024 + 128);
     let limits = crate::plan::Limits {
         prompt: 1024,
+        cached: 0,
         output: 256,
         concurrency: None,
         first_token: None,
