@@ -1,6 +1,8 @@
 //! One binary for all integration tests: each links everything, so many would take minutes to build.
 
 mod accuracy;
+#[cfg(feature = "cli")]
+mod agreement;
 
 mod batch;
 
