@@ -2,9 +2,8 @@
 
 use super::knapsack::{Item, Solution, solve};
 use super::{Change, Cost, Costs, Found, Limits, Part, Query, Score, damage};
-use crate::arch::{Architecture, LayerKind, attention_weights};
+use crate::arch::{LayerKind, attention_weights};
 use crate::error::{Error, Result};
-use crate::units::{Bytes, Seconds};
 use std::collections::{BTreeMap, HashMap};
 
 /// Eighths of its width that an MLP may keep.
@@ -40,72 +39,54 @@ struct Block {
     damage: f64,
 }
 
+/// What is saved, as the solver counts it.
+fn counted(cost: Cost) -> [f64; 2] {
+    [(cost.time.secs() * PICOSECONDS).round(), cost.memory.bytes().round()]
+}
+
 pub(super) fn prune(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, limits: Limits) -> Result<Option<Found>> {
-    let arch = query.architecture;
-    let layers = arch.each_layer().ok_or_else(|| {
+    let layers = query.architecture.each_layer().ok_or_else(|| {
         let allowed =
             "a model whose layers are all attention, seen whole or through one window, and then an MLP or experts";
-        Error::field("search", "from", &arch.name, allowed)
+        Error::field("search", "from", &query.architecture.name, allowed)
     })?;
     let classes = classes(query, costs, whole, &layers)?;
-    // Budgets of what is saved less than by the blocks that save most, so that no cost is negative.
-    let most = |of: fn(Cost) -> f64| -> f64 {
-        let each = classes
-            .iter()
-            .map(|class| class.blocks.iter().map(|block| of(block.saved)).fold(0.0, f64::max));
-        each.sum()
-    };
-    let savings: [fn(Cost) -> f64; 2] = [|cost| cost.time.secs() * PICOSECONDS, |cost| cost.memory.bytes()];
-    let items: Vec<Vec<Item>> = classes.iter().map(|class| class.items(savings)).collect();
-    let wanted = [
-        limits.time.map(|time| time.secs() * PICOSECONDS),
-        limits.memory.map(Bytes::bytes),
-    ];
-    let least = savings.map(|of| of(whole) - most(of));
+    // A block costs what it saves less than that which saves most.
+    let mut most = [0.0; 2];
+    let mut items = Vec::new();
+    for class in &classes {
+        let saved: Vec<_> = class.blocks.iter().map(|block| counted(block.saved)).collect();
+        let best = [0, 1].map(|at| saved.iter().map(|saved| saved[at]).fold(0.0, f64::max));
+        most = [most[0] + best[0], most[1] + best[1]];
+        let items_of = class.blocks.iter().zip(saved).map(|(block, saved)| Item {
+            costs: [best[0] - saved[0], best[1] - saved[1]],
+            damage: block.damage,
+        });
+        items.push(items_of.collect::<Vec<_>>());
+    }
+    let before = counted(whole);
+    let wanted = counted(limits.0);
     let mut budgets = wanted;
     let mut best: Option<Found> = None;
     for round in 0..ROUNDS {
-        let room = [0, 1].map(|at| budgets[at].map_or(Some(u64::MAX), |budget| whole_number(budget - least[at])));
-        let [Some(time), Some(memory)] = room else { break };
-        let Some(solution) = solve(&items, [time, memory]) else {
-            break;
-        };
-        let found = found(arch, &layers, &classes, &solution, whole);
+        let room = [0, 1].map(|at| most[at] - before[at] + budgets[at]);
+        let Some(solution) = solve(&items, room) else { break };
+        let found = found(query, &layers, &classes, &solution, whole);
         let Some(cost) = costs.of(&found.architecture) else {
             break;
         };
-        // By what the step is above its target.
-        let above = [0, 1].map(|at| wanted[at].map_or(0.0, |wanted| savings[at](cost) - wanted));
         let is_met = limits.are_met(cost);
         if is_met && best.as_ref().is_none_or(|best| found.damage < best.damage) {
             best = Some(found);
         }
-        let again = above.iter().any(|above| *above > 0.0) || round < ROUNDS / 2;
-        if !again {
+        if is_met && round >= ROUNDS / 2 {
             break;
         }
-        for (budget, above) in budgets.iter_mut().zip(above) {
-            // Nothing is gained by a budget above that of all blocks.
-            *budget = budget.map(|budget| budget - above);
-        }
+        // By what the step is above its target.
+        let above = counted(cost);
+        budgets = [0, 1].map(|at| budgets[at] - (above[at] - wanted[at]));
     }
     Ok(best)
-}
-
-/// A room as a whole number; `None` below 0.
-fn whole_number(room: f64) -> Option<u64> {
-    (room >= 0.0).then_some(room as u64)
-}
-
-impl Class {
-    fn items(&self, savings: [fn(Cost) -> f64; 2]) -> Vec<Item> {
-        let most = savings.map(|of| self.blocks.iter().map(|block| of(block.saved)).fold(0.0, f64::max));
-        let item = |block: &Block| Item {
-            costs: [0, 1].map(|at| (most[at] - savings[at](block.saved)).round() as u64),
-            damage: block.damage,
-        };
-        self.blocks.iter().map(item).collect()
-    }
 }
 
 /// Every part of every layer, with what may be left of it.
@@ -115,7 +96,7 @@ fn classes(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, layers: &[Laye
         let layer = check(score, layers)?;
         scores.entry((layer, score.part)).or_default().push(score);
     }
-    let mut known: HashMap<(LayerKind, LayerKind), Option<Cost>> = HashMap::new();
+    let mut known: HashMap<[LayerKind; 2], Option<Cost>> = HashMap::new();
     let mut classes = Vec::new();
     for (layer, kind) in layers.iter().enumerate() {
         let depth = (layer as f64 + 0.5) / layers.len() as f64;
@@ -140,9 +121,10 @@ fn classes(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, layers: &[Laye
             }];
             for (left, score) in lefts.into_iter().filter(|(left, _)| *left != has) {
                 let to = part.reduced(*kind, left);
+                let change = [*kind, to];
                 let saved = known
-                    .entry((*kind, to))
-                    .or_insert_with(|| saved(query.architecture, costs, whole, layers, *kind, to));
+                    .entry(change)
+                    .or_insert_with(|| saved(query, costs, whole, layers, change));
                 let Some(saved) = *saved else { continue };
                 let gone = 1.0 - left as f64 / has as f64;
                 let parameters = match part {
@@ -163,12 +145,11 @@ fn classes(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, layers: &[Laye
 
 /// What one layer saves that becomes another: a share of what every second of its kind saves, so that others are left.
 fn saved(
-    arch: &Architecture,
+    query: &Query<'_>,
     costs: &mut Costs<'_>,
     whole: Cost,
     layers: &[LayerKind],
-    from: LayerKind,
-    to: LayerKind,
+    [from, to]: [LayerKind; 2],
 ) -> Option<Cost> {
     let mut changed = layers.to_vec();
     let mut count = 0;
@@ -176,13 +157,9 @@ fn saved(
         *layer = to;
         count += 1;
     }
-    let cost = costs.of(&arch.with_layers(&changed))?;
+    let cost = costs.of(&query.architecture.with_layers(&changed))?;
     let each = f64::from(count).recip();
-    Some(Cost {
-        time: (whole.time - cost.time) * each,
-        memory: (whole.memory - cost.memory) * each,
-        parameters: (whole.parameters - cost.parameters) * each,
-    })
+    Some(Cost::default().plus(each, whole).plus(-each, cost))
 }
 
 /// The layer of a score that says what a block can be.
@@ -263,38 +240,30 @@ impl Part {
 }
 
 /// The model of a choice of blocks.
-fn found(arch: &Architecture, layers: &[LayerKind], classes: &[Class], solution: &Solution, whole: Cost) -> Found {
+fn found(query: &Query<'_>, layers: &[LayerKind], classes: &[Class], solution: &Solution, whole: Cost) -> Found {
     let mut left = layers.to_vec();
-    let mut time = whole.time;
+    let mut sum = whole;
     let mut changes: BTreeMap<String, Change> = BTreeMap::new();
-    for (class, pick) in classes.iter().zip(&solution.picks) {
-        let block = class.blocks[*pick];
+    for (class, pick) in classes.iter().zip(&solution.picks).filter(|(_, pick)| **pick > 0) {
+        let (block, has) = (class.blocks[*pick], class.blocks[0].left);
         let kind = &mut left[class.layer];
-        let has = class.blocks[0].left;
-        if block.left == has {
-            continue;
-        }
         let text = class.part.change(has, block.left, kind.experts);
         *kind = class.part.reduced(*kind, block.left);
-        time = time - block.saved.time;
-        let change = changes.entry(text.clone()).or_insert_with(|| Change {
+        sum = sum.plus(-1.0, block.saved);
+        let change = changes.entry(text.clone()).or_default();
+        *change = Change {
             text,
-            layers: 0,
-            saved: Cost::default(),
-            damage: 0.0,
-        });
-        change.layers += 1;
-        change.saved.time += block.saved.time;
-        change.saved.memory += block.saved.memory;
-        change.saved.parameters += block.saved.parameters;
-        change.damage += block.damage;
+            layers: change.layers + 1,
+            saved: change.saved.plus(1.0, block.saved),
+            damage: change.damage + block.damage,
+        };
     }
     Found {
-        architecture: arch.with_layers(&left),
+        architecture: query.architecture.with_layers(&left),
         layers: left,
         damage: solution.damage,
         bound: solution.bound,
-        summed: Some(time.max(Seconds::ZERO)),
+        summed: Some(sum.time),
         changes: changes.into_values().collect(),
     }
 }

@@ -140,7 +140,7 @@ pub struct Pruned {
 }
 
 /// Equal changes of layers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// What they lose.
     pub text: String,
@@ -172,6 +172,17 @@ pub fn damage(part: f64, gone: f64, all: f64) -> f64 {
     part.max(0.0) * gone * gone / all
 }
 
+impl Cost {
+    /// The same with so many times another.
+    fn plus(self, times: f64, other: Self) -> Self {
+        Self {
+            time: self.time + other.time * times,
+            memory: self.memory + other.memory * times,
+            parameters: self.parameters + other.parameters * times,
+        }
+    }
+}
+
 /// Predicts what models take.
 struct Costs<'a> {
     memo: Memo<'a>,
@@ -192,29 +203,30 @@ impl Costs<'_> {
     }
 }
 
-/// What a model may take to meet its targets; `None` if anything.
+/// What a model may take to meet its targets; infinite where none is of it.
 #[derive(Clone, Copy)]
-struct Limits {
-    time: Option<Seconds>,
-    memory: Option<Bytes>,
-}
+struct Limits(Cost);
 
 impl Limits {
     fn new(targets: &[Target], before: Cost) -> Self {
-        let least = |ratios: &mut dyn Iterator<Item = f64>| ratios.reduce(f64::min);
-        let of = |measure| {
-            let of = targets.iter().filter(move |target| target.measure == measure);
-            of.map(|target| target.ratio)
+        let least = |time: bool| {
+            let ratios = targets.iter().map(|target| match target.measure {
+                Measure::Latency if time => target.ratio,
+                Measure::Throughput if time => target.ratio.recip(),
+                Measure::Memory if !time => target.ratio,
+                _ => f64::INFINITY,
+            });
+            ratios.fold(f64::INFINITY, f64::min)
         };
-        let times = of(Measure::Throughput).map(f64::recip);
-        Self {
-            time: least(&mut of(Measure::Latency).chain(times)).map(|ratio| before.time * ratio),
-            memory: least(&mut of(Measure::Memory)).map(|ratio| before.memory * ratio),
-        }
+        Self(Cost {
+            time: before.time * least(true),
+            memory: before.memory * least(false),
+            ..before
+        })
     }
 
     fn are_met(&self, cost: Cost) -> bool {
-        self.time.is_none_or(|limit| cost.time <= limit) && self.memory.is_none_or(|limit| cost.memory <= limit)
+        cost.time <= self.0.time && cost.memory <= self.0.memory
     }
 }
 

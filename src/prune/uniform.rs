@@ -77,12 +77,7 @@ pub(super) fn prune(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, limit
 fn alone(arch: &Architecture, costs: &mut Costs<'_>, whole: Cost, dimension: &Dimension, size: u64) -> Option<Cost> {
     let mut left = arch.clone();
     (dimension.set)(&mut left, size);
-    let cost = costs.of(&left)?;
-    Some(Cost {
-        time: whole.time - cost.time,
-        memory: whole.memory - cost.memory,
-        parameters: whole.parameters - cost.parameters,
-    })
+    Some(whole.plus(-1.0, costs.of(&left)?))
 }
 
 /// The dimensions that may shrink, with what may be left of each.

@@ -64,21 +64,10 @@ struct TargetKeys {
 /// Layers in a row that keep the same.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 struct LayersKeys {
-    /// The first and the last, counted from 0 in the model that they come from; of layers that are alike, in what is left.
+    /// The first, counted from 0 in the model that they come from; of layers that are alike, in what is left.
     first: u64,
-    last: u64,
     #[serde(flatten)]
-    keep: KeptKeys,
-}
-
-/// What a layer keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
-struct KeptKeys {
-    heads: u64,
-    kv_heads: u64,
-    /// 0 without a dense MLP.
-    d_ff: u64,
-    experts: bool,
+    kept: LayerKind,
 }
 
 /// A step and what it takes.
@@ -133,51 +122,38 @@ impl StepKeys {
     }
 }
 
-impl From<&LayerKind> for KeptKeys {
-    fn from(kind: &LayerKind) -> Self {
-        Self {
-            heads: kind.heads,
-            kv_heads: kind.kv_heads,
-            d_ff: kind.d_ff,
-            experts: kind.experts,
-        }
-    }
-}
-
 impl LayersKeys {
     /// Runs of layers that keep the same.
     fn runs(layers: &[LayerKind]) -> Vec<Self> {
-        let mut runs: Vec<Self> = Vec::new();
-        for (at, keep) in (0..).zip(layers.iter().map(KeptKeys::from)) {
-            match runs.last_mut().filter(|run| run.keep == keep) {
-                Some(run) => run.last = at,
-                None => runs.push(Self {
-                    first: at,
-                    last: at,
-                    keep,
-                }),
-            }
-        }
-        runs
+        let runs = layers.chunk_by(|one, next| one == next);
+        let runs = runs.scan(0, |first, run| {
+            let layers = run.len() as u64;
+            let run = Self {
+                first: *first,
+                kept: LayerKind { layers, ..run[0] },
+            };
+            *first += layers;
+            Some(run)
+        });
+        runs.collect()
     }
 
     fn cells(&self) -> [String; 4] {
-        let Self { first, last, keep } = self;
-        let attention = match keep.heads {
+        let Self { first, kept } = self;
+        let attention = match kept.heads {
             0 => "none".to_owned(),
-            heads => format!("{heads} heads, {} kv", keep.kv_heads),
+            heads => format!("{heads} heads, {} kv", kept.kv_heads),
         };
-        let mlp = match keep.d_ff {
-            0 if keep.experts => "experts".to_owned(),
+        let mlp = match kept.d_ff {
+            0 if kept.experts => "experts".to_owned(),
             0 => "none".to_owned(),
             width => width.to_string(),
         };
-        let place = if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
+        let place = match kept.layers {
+            1 => first.to_string(),
+            layers => format!("{first}-{}", first + layers - 1),
         };
-        [place, (last - first + 1).to_string(), attention, mlp]
+        [place, kept.layers.to_string(), attention, mlp]
     }
 }
 
