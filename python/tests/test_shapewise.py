@@ -87,6 +87,8 @@ def test_every_question_has_an_answer():
     found = shapewise.search("350M", top=2, gpu="h100")
     assert len(found.shapes) == 2 and found.shapes[0].shape.layers > 0
     assert len(model.search(top=2, tolerance=0.05).shapes) == 2
+    left = shapewise.search_from("llama-3-8b", "0.7x-latency", mode="decode", gpu="h100")
+    assert left.targets[0].reached_ratio <= 0.7 and left.after.time_us < left.before.time_us
     planned = shapewise.plan("llama-3-8b", 16, gpu="h100")
     assert planned == shapewise.Model.from_config("llama-3-8b").plan(16, gpu="h100")
     assert planned.plans[0].gpus == 16

@@ -149,7 +149,9 @@ impl Architecture {
         part.moe = part.moe.filter(|_| kind.experts);
         match &mut part.moe {
             Some(moe) => (moe.dense_layers, moe.interval, part.mlp.d_ff) = (0, 1, moe.d_ff),
-            None => part.mlp.d_ff = kind.d_ff.max(1),
+            // Without an MLP the width of the others is kept, which tensor-parallel ranks divide.
+            None if kind.d_ff > 0 => part.mlp.d_ff = kind.d_ff,
+            None => {}
         }
         part
     }

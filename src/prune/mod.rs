@@ -351,6 +351,14 @@ mod tests {
             ("llama-3-8b", Workload::decode(8, 1023), &[LATENCY, memory]),
             ("llama-3-8b", prefill, &[LATENCY]),
             ("gpt2-xl", train, &[memory]),
+            (
+                "llama-3-70b",
+                Workload {
+                    tp: 8,
+                    ..Workload::decode(1, 127)
+                },
+                &[Target { ratio: 0.5, ..LATENCY }],
+            ),
             ("mixtral-8x7b", Workload::decode(16, 1023), &[LATENCY]),
             ("deepseek-v2-lite", Workload::decode(16, 1023), &[memory]),
         ] {
@@ -367,8 +375,11 @@ mod tests {
                 );
             }
             let off = pruned.summed.unwrap() / pruned.after.time - 1.0;
-            assert!(off.abs() < 0.05, "{model} {work}: {off}");
+            let most = if work.tp == 8 { 0.09 } else { 0.05 };
+            assert!(off.abs() < most, "{model} {work}: {off}");
             assert!(pruned.bound <= pruned.damage && pruned.damage < 1.0, "{model}");
+            let without = pruned.layers.iter().filter(|layer| layer.heads == 0).count();
+            assert!(2 * without <= pruned.layers.len() + 1, "{model}: {without}");
             let kept = pruned.layers.iter().filter(|layer| layer.is_something()).count();
             assert_eq!(kept as u64, pruned.architecture.layers);
             let uniform = asked(model, &work, targets, Choice::Uniform, &[]);
