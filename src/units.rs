@@ -2,17 +2,19 @@
 //!
 //! Each type wraps one `f64` in its SI base unit. Constructors and getters name the unit;
 //! a division that has a physical meaning yields the right type. On disk and on the wire the
-//! key names the unit instead (`time_us`, `memory_bytes`).
+//! key names the unit (`time_us`, `memory_bytes`); there a duration is in microseconds, all else in its base unit.
 
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 use std::time::Duration;
+use utoipa::ToSchema;
 
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident, $new:ident, $get:ident) => {
+    ($(#[$doc:meta])* $name:ident, $new:ident, $get:ident, $on_the_wire:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, ToSchema)]
         pub struct $name(f64);
 
         impl $name {
@@ -37,6 +39,12 @@ macro_rules! quantity {
             /// The smaller of two quantities.
             pub fn min(self, other: Self) -> Self {
                 Self(self.0.min(other.0))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_f64(self.$on_the_wire())
             }
         }
 
@@ -91,28 +99,28 @@ macro_rules! quantity {
 }
 
 quantity!(
-    /// A duration in seconds.
-    Seconds, from_secs, secs
+    /// A duration.
+    Seconds, from_secs, secs, micros
 );
 quantity!(
     /// An amount of memory in bytes.
-    Bytes, from_bytes, bytes
+    Bytes, from_bytes, bytes, bytes
 );
 quantity!(
     /// A count of floating-point operations; a fused multiply-add counts as two.
-    Flops, from_flops, flops
+    Flops, from_flops, flops, flops
 );
 quantity!(
     /// A memory or link bandwidth in bytes per second.
-    BytesPerSecond, from_bytes_per_sec, bytes_per_sec
+    BytesPerSecond, from_bytes_per_sec, bytes_per_sec, bytes_per_sec
 );
 quantity!(
     /// An arithmetic rate in floating-point operations per second.
-    FlopsPerSecond, from_flops_per_sec, flops_per_sec
+    FlopsPerSecond, from_flops_per_sec, flops_per_sec, flops_per_sec
 );
 quantity!(
     /// A frequency in hertz.
-    Hertz, from_hertz, hertz
+    Hertz, from_hertz, hertz, hertz
 );
 
 impl Seconds {

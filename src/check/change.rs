@@ -3,13 +3,15 @@
 use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// What changing one dimension more counts beside the change itself: as much as a tenth of a dimension, so that
 /// one dimension moved by 10 % is as near as two that hardly move. Ours: every changed dimension has to be argued for.
 const EACH_CHANGE: f64 = 0.1;
 
 /// One dimension that a fix changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Change {
     /// Which one.
     pub dimension: Dimension,

@@ -10,6 +10,8 @@ use crate::predict::estimate::{Bound, Tier};
 use crate::rules::{FLASH_SIZES, LOAD_BYTES, OperatorFinding, fused_head, judge_operator};
 use crate::tiles::{Tile, Waves};
 use crate::units::Seconds;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// A loss that names what bounds an operator. Ours: a net orders neighbours to a few percent.
 const BINDING: f64 = 0.1;
@@ -54,7 +56,7 @@ impl From<Bound> for Limit {
 }
 
 /// One size that a near operator changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Resize {
     /// Its name.
     pub size: &'static str,
@@ -65,19 +67,21 @@ pub struct Resize {
 }
 
 /// A near operator that is predicted faster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Faster {
     /// What it fixes.
     pub limit: Limit,
     /// The sizes that are different.
     pub changes: Vec<Resize>,
     /// Its predicted time.
+    #[serde(rename = "time_us")]
     pub time: Seconds,
     /// The time as it is over this time.
     pub factor: f64,
     /// Its FLOP/s over those as it is.
     pub rate_factor: f64,
     /// The share of the time that is lost without it.
+    #[serde(rename = "loss_fraction")]
     pub loss: f64,
 }
 

@@ -210,7 +210,7 @@ fn kept(rows: &[Row]) -> Vec<KeptRows> {
             gpu: gpu.to_string(),
             stack: stack.to_string(),
             op: op.to_owned(),
-            dtype: dtype.map(|dtype| dtype.name()),
+            dtype,
             rows,
         })
         .collect()

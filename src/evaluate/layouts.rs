@@ -14,13 +14,14 @@ use crate::predict::Predictor;
 use crate::predict::memo::Memo;
 use crate::stats;
 use crate::units::Seconds;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Two measured times closer than this, in `ln`, have no order worth predicting.
 const APART: f64 = 0.05;
 
 /// Errors of the predicted ratio of two layouts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct PairErrors {
     /// The kind of step.
     pub kind: Kind,

@@ -20,10 +20,11 @@ use crate::gpu::GpuCatalog;
 use crate::ops::Dtype;
 use crate::ops::Op;
 use crate::predict::Predictor;
-use crate::predict::estimate::{Estimate, Tier};
+use crate::predict::estimate::{Estimate, Tier, TierShares};
 use crate::predict::scope::Scope;
 use crate::stats::{correlation, quantile};
 use crate::units::Seconds;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,8 +53,8 @@ pub struct Group {
     pub errors: Errors,
     /// The stack and GPU that were learned from; `None` if nothing was learned.
     pub basis: Option<String>,
-    /// Share of the rows by tier, in the order of [`Tier::ALL`].
-    pub tier_shares: [f64; Tier::ALL.len()],
+    /// Share of the rows by tier.
+    pub tier_shares: TierShares,
 }
 
 /// Predictions of a whole table against its timings.
@@ -71,8 +72,8 @@ pub struct Evaluation {
     pub skipped: Skipped,
 }
 
-/// Error statistics; fractions, not percent.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Error statistics; fractions, not percent; null where too few rows give none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Errors {
     /// Rows.
     pub n: usize,
@@ -83,6 +84,7 @@ pub struct Errors {
     /// 90th percentile of the APE.
     pub p90_ape: Option<f64>,
     /// Median of `predicted / measured - 1`.
+    #[serde(skip)]
     pub bias: Option<f64>,
     /// Largest APE.
     pub max_ape: Option<f64>,
@@ -177,8 +179,8 @@ fn score(predictor: &Predictor, kernels: Kernels, rows: &[&Row]) -> Vec<Score> {
     scores
 }
 
-fn tier_shares(scores: &[Score]) -> [f64; Tier::ALL.len()] {
-    Tier::ALL.map(|tier| share(scores, |score| score.estimate.tier == tier))
+fn tier_shares(scores: &[Score]) -> TierShares {
+    TierShares(Tier::ALL.map(|tier| share(scores, |score| score.estimate.tier == tier)))
 }
 
 impl Errors {

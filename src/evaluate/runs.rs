@@ -19,6 +19,7 @@ use crate::predict::estimate::Estimate;
 use crate::predict::estimate::Tier;
 use crate::predict::step::{Load, Timed, half_width};
 use crate::units::Seconds;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Whole-model predictions against measurements.
@@ -35,7 +36,7 @@ pub struct Comparison {
 }
 
 /// Runs that are reported together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct RunKey {
     /// What was timed.
     pub measure: Measure,

@@ -6,8 +6,10 @@ use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::stats::quadrature;
 use crate::units::Seconds;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 named_enum! {
     /// Where a number comes from, best first.
@@ -60,13 +62,36 @@ impl Bound {
     }
 }
 
-impl Tier {
-    /// The tier of the largest of these shares, in the order of [`Tier::ALL`]; of equal ones the worse.
-    pub fn of_most(shares: [f64; Self::ALL.len()]) -> Self {
-        let most = |a: &Self, b: &Self| shares[*a as usize].total_cmp(&shares[*b as usize]);
-        Self::ALL.into_iter().max_by(most).unwrap_or(Self::Roofline)
+/// Share of the time, or of rows, by tier, in the order of [`Tier::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TierShares(pub [f64; Tier::ALL.len()]);
+
+impl TierShares {
+    /// Every tier with its share.
+    pub fn each(self) -> impl Iterator<Item = (Tier, f64)> {
+        Tier::ALL.into_iter().zip(self.0)
+    }
+
+    /// The tier of the largest share; of equal ones the worse.
+    pub fn most(self) -> Tier {
+        let most = self.each().max_by(|a, b| a.1.total_cmp(&b.1));
+        most.map_or(Tier::Roofline, |(tier, _)| tier)
     }
 }
+
+impl Serialize for TierShares {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.each())
+    }
+}
+
+impl PartialSchema for TierShares {
+    fn schema() -> RefOr<Schema> {
+        BTreeMap::<Tier, f64>::schema()
+    }
+}
+
+impl ToSchema for TierShares {}
 
 /// The predicted time of one operator.
 ///

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use utoipa::ToSchema;
 
 /// Version of the card and tensor layout that this build reads and writes.
 pub const SCHEMA: u32 = 3;
@@ -327,7 +328,7 @@ impl Calibration {
 }
 
 /// Errors of one group of held-out rows, as fractions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupErrors {
     /// `all`, a range of reference times, or of a size of [`Family::groupings`].

@@ -2,9 +2,8 @@
 
 use crate::calibrate::Sample;
 use crate::framework::{Constant, Fit, Framework, Kind};
-use crate::report::Report;
-use crate::report::percent;
-use crate::report::table::{left, right, table};
+use crate::report::table::{left, right, row, table};
+use crate::report::{Report, percent};
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,7 +30,8 @@ pub struct CalibrationReport {
 /// A constant before and after the fit.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Moved {
-    name: &'static str,
+    #[serde(rename = "name")]
+    constant: Constant,
     before: f64,
     value: f64,
     sd: f64,
@@ -59,7 +59,7 @@ impl CalibrationReport {
                 .collect(),
             constants: moved
                 .map(|constant| Moved {
-                    name: constant.name(),
+                    constant,
                     before: base.get(constant),
                     value: fitted.get(constant),
                     sd: fitted.figure(constant).sd,
@@ -80,8 +80,8 @@ impl Report for CalibrationReport {
             right("sd of ln"),
         ];
         let rows = self.constants.iter().map(|moved| {
-            [
-                moved.name.to_owned(),
+            row![
+                moved.constant,
                 significant(moved.before),
                 significant(moved.value),
                 significant(moved.sd),

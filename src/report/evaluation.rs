@@ -1,61 +1,39 @@
 //! The answer to `evaluate`: the error table.
 
 use crate::dataset::Row;
-use crate::evaluate::Errors;
-use crate::evaluate::Evaluation;
-use crate::evaluate::Group;
-use crate::evaluate::{Score, family};
-use crate::predict::estimate::Tier;
-use crate::report::Report;
-use crate::report::SkippedRows;
-use crate::report::csv;
-use crate::report::grouped;
-use crate::report::percent;
-use crate::report::skipped_text;
-use crate::report::table::{left, right, table};
-use crate::report::tier_shares_text;
+use crate::evaluate::{Errors, Evaluation, Group, Score, family};
+use crate::ops::Dtype;
+use crate::predict::estimate::{Tier, TierShares};
+use crate::report::table::{dash, left, right, row, table};
+use crate::report::{Report, SkippedRows, csv, grouped, percent, skipped_text, tier_shares_text};
+use crate::units::Seconds;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// Error statistics over all rows and per group.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvaluationReport {
-    overall: ErrorKeys,
+    overall: Errors,
     groups: Vec<GroupKeys>,
     skipped: Vec<SkippedRows>,
-}
-
-/// Statistics on the wire: fractions, not percent; null where too few rows give none.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct ErrorKeys {
-    n: usize,
-    median_ape: Option<f64>,
-    mean_ape: Option<f64>,
-    p90_ape: Option<f64>,
-    max_ape: Option<f64>,
-    r2: Option<f64>,
-    spearman: Option<f64>,
-    coverage_90: Option<f64>,
-    interval_half_width_median: Option<f64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct GroupKeys {
     op: &'static str,
-    dtype: Option<&'static str>,
+    dtype: Option<Dtype>,
     gpu: String,
     stack: String,
     basis: Option<String>,
     #[serde(flatten)]
-    errors: ErrorKeys,
-    tier_shares: BTreeMap<Tier, f64>,
+    errors: Errors,
+    tier_shares: TierShares,
 }
 
 impl EvaluationReport {
     /// Describes an evaluation; `skipped` are all rows without a prediction, those lost on import too.
     pub fn new(evaluation: &Evaluation, skipped: Vec<SkippedRows>) -> Self {
         Self {
-            overall: ErrorKeys::from(&evaluation.overall),
+            overall: evaluation.overall,
             groups: evaluation.groups.iter().map(GroupKeys::from).collect(),
             skipped,
         }
@@ -69,10 +47,10 @@ struct RowLine<'a> {
     stack: &'a str,
     op: &'static str,
     shape: String,
-    measured_us: f64,
-    predicted_us: f64,
-    low_us: f64,
-    high_us: f64,
+    measured_us: Seconds,
+    predicted_us: Seconds,
+    low_us: Seconds,
+    high_us: Seconds,
     tier: Tier,
 }
 
@@ -86,61 +64,42 @@ pub fn rows_csv(rows: &[Row], evaluation: &Evaluation) -> Vec<u8> {
             stack: &row.stack,
             op: family(&row.op),
             shape: row.op.to_string(),
-            measured_us: measured.micros(),
-            predicted_us: estimate.time.micros(),
-            low_us: estimate.low().micros(),
-            high_us: estimate.high().micros(),
+            measured_us: *measured,
+            predicted_us: estimate.time,
+            low_us: estimate.low(),
+            high_us: estimate.high(),
             tier: estimate.tier,
         }
     }))
-}
-
-impl From<&Errors> for ErrorKeys {
-    fn from(errors: &Errors) -> Self {
-        Self {
-            n: errors.n,
-            median_ape: errors.median_ape,
-            mean_ape: errors.mean_ape,
-            p90_ape: errors.p90_ape,
-            max_ape: errors.max_ape,
-            r2: errors.r2,
-            spearman: errors.spearman,
-            coverage_90: errors.coverage_90,
-            interval_half_width_median: errors.interval_half_width_median,
-        }
-    }
 }
 
 impl From<&Group> for GroupKeys {
     fn from(group: &Group) -> Self {
         Self {
             op: group.key.op,
-            dtype: group.key.dtype.map(|dtype| dtype.name()),
+            dtype: group.key.dtype,
             gpu: group.key.gpu.to_string(),
             stack: group.key.stack.to_string(),
             basis: group.basis.clone(),
-            errors: ErrorKeys::from(&group.errors),
-            tier_shares: Tier::ALL.into_iter().zip(group.tier_shares).collect(),
+            errors: group.errors,
+            tier_shares: group.tier_shares,
         }
     }
 }
 
-impl ErrorKeys {
-    fn cells(&self) -> [String; 9] {
-        let number = |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), shown);
-        let four = |value: f64| format!("{value:.4}");
-        [
-            grouped(self.n as u64),
-            number(self.median_ape, precise),
-            number(self.mean_ape, precise),
-            number(self.p90_ape, precise),
-            number(self.max_ape, percent),
-            number(self.r2, four),
-            number(self.spearman, four),
-            number(self.coverage_90, percent),
-            number(self.interval_half_width_median, precise),
-        ]
-    }
+fn cells(errors: &Errors) -> [String; 9] {
+    let four = |value: f64| format!("{value:.4}");
+    [
+        grouped(errors.n as u64),
+        dash(errors.median_ape.map(precise)),
+        dash(errors.mean_ape.map(precise)),
+        dash(errors.p90_ape.map(precise)),
+        dash(errors.max_ape.map(percent)),
+        dash(errors.r2.map(four)),
+        dash(errors.spearman.map(four)),
+        dash(errors.coverage_90.map(percent)),
+        dash(errors.interval_half_width_median.map(precise)),
+    ]
 }
 
 /// A percentage with two decimals: errors are compared in tenths.
@@ -151,7 +110,7 @@ fn precise(fraction: f64) -> String {
 impl GroupKeys {
     /// `94 % learned, 6.0 % roofline`, and what it is based on where that is another stack.
     fn answered_by(&self) -> String {
-        let tiers = tier_shares_text(&self.tier_shares);
+        let tiers = tier_shares_text(self.tier_shares);
         let basis = self.basis.as_ref();
         basis.map_or_else(|| tiers.clone(), |basis| format!("{tiers} ({basis})"))
     }
@@ -161,21 +120,15 @@ impl Report for EvaluationReport {
     const LISTS: &'static [&'static str] = &["groups"];
 
     fn page(&self) -> String {
-        let row = |first: [String; 4], errors: &ErrorKeys, last: String| {
-            let mut cells = first.into_iter().chain(errors.cells()).chain([last]);
+        let line = |first: [String; 4], errors: &Errors, last: String| {
+            let mut cells = first.into_iter().chain(cells(errors)).chain([last]);
             std::array::from_fn::<String, 14, _>(|_| cells.next().unwrap_or_default())
         };
         let groups = self.groups.iter().map(|group| {
-            let first = [
-                group.op.to_owned(),
-                group.dtype.unwrap_or("-").to_owned(),
-                group.gpu.clone(),
-                group.stack.clone(),
-            ];
-            row(first, &group.errors, group.answered_by())
+            let first = row![group.op, dash(group.dtype), group.gpu, group.stack];
+            line(first, &group.errors, group.answered_by())
         });
-        let first = ["all", "", "", ""].map(str::to_owned);
-        let overall = row(first, &self.overall, String::new());
+        let overall = line(row!["all", "", "", ""], &self.overall, String::new());
         let headings = [
             left("operators"),
             left("dtype"),
@@ -201,7 +154,6 @@ impl Report for EvaluationReport {
 mod tests {
     use super::*;
     use crate::evaluate::GroupKey;
-    use crate::ops::Dtype;
 
     #[test]
     fn the_keys_are_those_of_the_contract_and_absent_numbers_are_null() {
@@ -221,7 +173,7 @@ mod tests {
                 },
                 errors,
                 basis: None,
-                tier_shares: [0.0, 0.94, 0.0, 0.06],
+                tier_shares: TierShares([0.0, 0.94, 0.0, 0.06]),
             }],
             ..Evaluation::default()
         };

@@ -4,13 +4,10 @@ use crate::families::{Family, Variant};
 use crate::framework::Engine;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
-use crate::predict::estimate::Caveats;
-use crate::predict::estimate::Tier;
-use crate::report::Report;
-use crate::report::Warning;
-use crate::report::table::{left, right, table};
-use crate::units::Bytes;
-use crate::units::significant;
+use crate::predict::estimate::{Caveats, Tier};
+use crate::report::table::{dash, left, right, row, table};
+use crate::report::{Report, Warning, joined};
+use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, significant};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -25,9 +22,9 @@ struct GpuLine {
     name: String,
     title: String,
     sm_count: u64,
-    peak_bf16_flops_per_s: Option<f64>,
-    memory_bandwidth_bytes_per_s: f64,
-    memory_bytes: f64,
+    peak_bf16_flops_per_s: Option<FlopsPerSecond>,
+    memory_bandwidth_bytes_per_s: BytesPerSecond,
+    memory_bytes: Bytes,
     models: Vec<String>,
 }
 
@@ -38,9 +35,9 @@ impl GpusReport {
             name: gpu.name.clone(),
             title: gpu.title.clone(),
             sm_count: gpu.sm_count(),
-            peak_bf16_flops_per_s: gpu.peak(Dtype::Bf16).map(|peak| peak.flops_per_sec()),
-            memory_bandwidth_bytes_per_s: gpu.bandwidth().bytes_per_sec(),
-            memory_bytes: gpu.memory().bytes(),
+            peak_bf16_flops_per_s: gpu.peak(Dtype::Bf16),
+            memory_bandwidth_bytes_per_s: gpu.bandwidth(),
+            memory_bytes: gpu.memory(),
             models: models(gpu),
         });
         Self { gpus: gpus.collect() }
@@ -52,19 +49,15 @@ impl Report for GpusReport {
 
     fn page(&self) -> String {
         let rows = self.gpus.iter().map(|gpu| {
-            [
-                gpu.name.clone(),
-                gpu.title.clone(),
-                gpu.sm_count.to_string(),
-                gpu.peak_bf16_flops_per_s
-                    .map_or_else(|| "-".to_owned(), |peak| significant(peak / 1e12)),
-                significant(gpu.memory_bandwidth_bytes_per_s / 1e9),
-                Bytes::from_bytes(gpu.memory_bytes).to_string(),
-                if gpu.models.is_empty() {
-                    "-".to_owned()
-                } else {
-                    gpu.models.join(", ")
-                },
+            let peak = gpu.peak_bf16_flops_per_s;
+            row![
+                gpu.name,
+                gpu.title,
+                gpu.sm_count,
+                dash(peak.map(|peak| significant(peak.flops_per_sec() / 1e12))),
+                significant(gpu.memory_bandwidth_bytes_per_s.bytes_per_sec() / 1e9),
+                gpu.memory_bytes,
+                dash((!gpu.models.is_empty()).then(|| gpu.models.join(", "))),
             ]
         });
         table(
@@ -96,7 +89,7 @@ pub struct GpuReport {
 /// What answers for one operator family and number format.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct AnswerLine {
-    family: &'static str,
+    family: Family,
     dtype: String,
     /// The serving engine that it answers for in place of the default; absent for the default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +115,7 @@ impl GpuReport {
         answers: impl Iterator<Item = (Family, Variant, Option<Engine>, &'a str, Caveats)>,
     ) -> Self {
         let answers = answers.map(|(family, variant, engine, stack, caveats)| AnswerLine {
-            family: family.name(),
+            family,
             dtype: variant.to_string(),
             engine,
             stack: stack.to_owned(),
@@ -152,13 +145,13 @@ impl GpuReport {
 impl GpuReport {
     fn answers_text(&self) -> String {
         let rows = self.answers.iter().map(|line| {
-            let unlike: Vec<_> = line.caveats.iter().map(|warning| warning.text).collect();
-            [
+            let unlike = line.caveats.iter().map(|warning| warning.text);
+            row![
                 format!("{} {}", line.family, line.dtype),
-                line.engine.map_or("any", Engine::name).to_owned(),
-                line.tier.to_string(),
-                line.stack.clone(),
-                unlike.join(", "),
+                line.engine.map_or("any", Engine::name),
+                line.tier,
+                line.stack,
+                joined(", ", unlike),
             ]
         });
         let headings = ["operators", "engine", "tier", "answered by", "because"];
@@ -182,7 +175,7 @@ impl Report for GpuReport {
             } else {
                 format!("{:e}", line.value)
             };
-            [line.figure.clone(), value, line.source.clone()]
+            row![line.figure, value, line.source]
         });
         let headings = [left("figure"), right("value"), left("source")];
         text + "\n" + &self.answers_text() + "\n" + &table(headings, rows)

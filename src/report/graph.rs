@@ -2,40 +2,31 @@
 
 use crate::gpu::Gpu;
 use crate::graph::Listing;
-use crate::predict::estimate::Caveats;
-use crate::predict::estimate::Estimate;
-use crate::predict::estimate::Tier;
-use crate::report::Basis;
-use crate::report::Report;
-use crate::report::Warning;
-use crate::report::grouped;
-use crate::report::percent;
+use crate::predict::estimate::{Caveats, Estimate, Tier, TierShares};
 use crate::report::shape::Shape;
 use crate::report::step::SharedWarning;
-use crate::report::table::{left, right, table};
-use crate::report::tier_shares_text;
-use crate::units::Seconds;
-use crate::units::significant;
+use crate::report::table::{left, right, row, table};
+use crate::report::{
+    Basis, NamedGpu, Report, Warning, based_on, grouped, named_lines, percent, tier_shares_text, time_text,
+};
+use crate::units::{Flops, Seconds, significant};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// The predicted operators of a graph.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct GraphReport {
-    gpu: String,
-    #[serde(skip)]
-    gpu_title: String,
+    gpu: NamedGpu,
     graph: String,
     basis: Vec<Basis>,
     /// The sum of all kernels; between them nothing waits.
-    time_us: f64,
+    time_us: Seconds,
     /// Ends of the interval, as if all operators were off to the same side.
-    low_us: f64,
-    high_us: f64,
-    flops: f64,
+    low_us: Seconds,
+    high_us: Seconds,
+    flops: Flops,
     tier: Tier,
-    tier_shares: BTreeMap<Tier, f64>,
+    tier_shares: TierShares,
     caveats: Vec<SharedWarning>,
     notes: Vec<String>,
     lines: Vec<GraphLine>,
@@ -55,10 +46,10 @@ struct GraphLine {
     #[serde(skip)]
     shown: String,
     count: u64,
-    each_us: f64,
-    each_low_us: f64,
-    each_high_us: f64,
-    time_us: f64,
+    each_us: Seconds,
+    each_low_us: Seconds,
+    each_high_us: Seconds,
+    time_us: Seconds,
     share: f64,
     tflops_per_s: f64,
     tier: Tier,
@@ -77,16 +68,13 @@ impl GraphReport {
     /// Describes the operators of a graph with the estimate of each on `gpu`.
     pub fn new(gpu: &Gpu, name: &str, listing: &Listing, estimates: &[Estimate], basis: Vec<Basis>) -> Self {
         let parts = || listing.items.iter().zip(estimates);
-        let sum = |of: fn(&Estimate) -> Seconds| {
-            let times = parts().map(|(item, each)| (of(each) * item.count as f64).micros());
-            times.sum::<f64>()
-        };
-        let time_us = sum(|each| each.time);
+        let sum = |of: fn(&Estimate) -> Seconds| parts().map(|(item, each)| of(each) * item.count as f64).sum();
+        let time_us: Seconds = sum(|each| each.time);
         let share = |of: &dyn Fn(&Estimate) -> bool| {
             let touched = parts().filter(|(_, each)| of(each));
-            let times = touched.map(|(item, each)| (each.time * item.count as f64).micros());
-            if time_us > 0.0 {
-                times.sum::<f64>() / time_us
+            let touched: Seconds = touched.map(|(item, each)| each.time * item.count as f64).sum();
+            if time_us > Seconds::ZERO {
+                touched / time_us
             } else {
                 0.0
             }
@@ -94,20 +82,17 @@ impl GraphReport {
         let caveats = estimates
             .iter()
             .fold(Caveats::default(), |all, each| all.union(each.caveats));
-        let tier_shares = Tier::ALL.map(|tier| share(&|each| each.tier == tier));
+        let tier_shares = TierShares(Tier::ALL.map(|tier| share(&|each| each.tier == tier)));
         Self {
-            gpu: gpu.name.clone(),
-            gpu_title: gpu.title.clone(),
+            gpu: gpu.into(),
             graph: name.to_owned(),
             basis,
             time_us,
             low_us: sum(Estimate::low),
             high_us: sum(Estimate::high),
-            flops: parts()
-                .map(|(item, _)| item.op.flops().flops() * item.count as f64)
-                .sum(),
-            tier: Tier::of_most(tier_shares),
-            tier_shares: Tier::ALL.into_iter().zip(tier_shares).collect(),
+            flops: parts().map(|(item, _)| item.op.flops() * item.count as f64).sum(),
+            tier: tier_shares.most(),
+            tier_shares,
             caveats: SharedWarning::sorted(caveats.iter(), |caveat| share(&|each| each.caveats.contains(caveat))),
             notes: listing.notes.clone(),
             lines: parts()
@@ -116,11 +101,11 @@ impl GraphReport {
                     op: Shape::from(&item.op),
                     shown: item.op.to_string(),
                     count: item.count,
-                    each_us: each.time.micros(),
-                    each_low_us: each.low().micros(),
-                    each_high_us: each.high().micros(),
-                    time_us: each.time.micros() * item.count as f64,
-                    share: each.time.micros() * item.count as f64 / time_us,
+                    each_us: each.time,
+                    each_low_us: each.low(),
+                    each_high_us: each.high(),
+                    time_us: each.time * item.count as f64,
+                    share: each.time * item.count as f64 / time_us,
                     tflops_per_s: (item.op.flops() / each.time).flops_per_sec() / 1e12,
                     tier: each.tier,
                     caveats: each.caveats.iter().map(Warning::from).collect(),
@@ -156,7 +141,6 @@ impl Report for GraphReport {
     }
 
     fn page(&self) -> String {
-        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
         let headings = [
             left("operator"),
             left("shape"),
@@ -167,23 +151,25 @@ impl Report for GraphReport {
             left("tier"),
         ];
         let rows = self.lines.iter().map(|line| {
-            [
-                line.label.clone(),
-                line.shown.clone(),
+            row![
+                line.label,
+                line.shown,
                 grouped(line.count),
-                Seconds::from_micros(line.time_us).to_string(),
+                line.time_us,
                 percent(line.share),
                 significant(line.tflops_per_s),
-                line.tier.to_string(),
+                line.tier,
             ]
         });
-        let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
         let mut lines = vec![
             (
                 "sum",
-                format!("{time}   (90 %: {low} to {high}); kernels alone, without gaps between them"),
+                format!(
+                    "{}; kernels alone, without gaps between them",
+                    time_text(self.time_us, self.low_us, self.high_us)
+                ),
             ),
-            ("tiers", tier_shares_text(&self.tier_shares)),
+            ("tiers", tier_shares_text(self.tier_shares)),
         ];
         if self.fused_nodes + self.free_nodes > 0 {
             let (fused, free) = (grouped(self.fused_nodes), grouped(self.free_nodes));
@@ -198,22 +184,18 @@ impl Report for GraphReport {
         }));
         lines.extend(SharedWarning::lines(&self.caveats));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
-        let summary: String = lines.iter().map(|(name, text)| format!("{name:<9} {text}\n")).collect();
+        let mut shares = self.tier_shares.each();
+        let is_learned = shares.any(|(tier, share)| tier != Tier::Roofline && share > 0.0);
         format!(
-            "{} on {} ({})\nbased on {}\n\n{}\n{summary}",
+            "{} on {}\nbased on {}\n\n{}\n{}",
             self.graph,
-            self.gpu_title,
             self.gpu,
-            if basis.is_empty() {
-                let mut shares = self.tier_shares.iter();
-                match shares.any(|(tier, share)| *tier != Tier::Roofline && *share > 0.0) {
-                    true => "laws of memory-bound kernels".to_owned(),
-                    false => "a roofline, nothing learned".to_owned(),
-                }
-            } else {
-                basis.join("; ")
+            match self.basis.is_empty() && is_learned {
+                true => "laws of memory-bound kernels".to_owned(),
+                false => based_on(&self.basis),
             },
-            table(headings, rows)
+            table(headings, rows),
+            named_lines(&lines)
         )
     }
 }

@@ -1,10 +1,8 @@
 //! The answer to `import`: how many rows were kept, and why the others were not.
 
-use crate::report::Report;
-use crate::report::SkippedRows;
-use crate::report::signed;
-use crate::report::skipped_text;
-use crate::report::table::{left, right, table};
+use crate::ops::Dtype;
+use crate::report::table::{dash, left, right, row, table};
+use crate::report::{Report, SkippedRows, signed, skipped_text};
 use serde::Serialize;
 
 /// What an import kept and left out.
@@ -61,7 +59,7 @@ pub struct KeptRows {
     /// Operator family.
     pub op: String,
     /// Number format; none for collectives.
-    pub dtype: Option<&'static str>,
+    pub dtype: Option<Dtype>,
     /// How many.
     pub rows: u64,
 }
@@ -70,15 +68,10 @@ impl Report for ImportReport {
     const LISTS: &'static [&'static str] = &["kept"];
 
     fn page(&self) -> String {
-        let rows = self.kept.iter().map(|kept| {
-            [
-                kept.gpu.clone(),
-                kept.stack.clone(),
-                kept.op.clone(),
-                kept.dtype.unwrap_or("-").to_owned(),
-                kept.rows.to_string(),
-            ]
-        });
+        let rows = self
+            .kept
+            .iter()
+            .map(|kept| row![kept.gpu, kept.stack, kept.op, dash(kept.dtype), kept.rows]);
         let headings = [
             left("GPU"),
             left("stack"),

@@ -1,12 +1,8 @@
 //! The answer to `evaluate --loss`: errors of predicted differences of loss.
 
 use crate::evaluate::loss::{PairErrors, PairTest};
-use crate::report::Report;
-use crate::report::SkippedRows;
-use crate::report::grouped;
-use crate::report::percent;
-use crate::report::skipped_text;
-use crate::report::table::{left, right, table};
+use crate::report::table::{dash, left, right, row, table};
+use crate::report::{Report, SkippedRows, grouped, percent, skipped_text};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -97,20 +93,19 @@ impl Report for LossReport {
             right("inside"),
         ];
         let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "all".to_owned());
-        let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
         let rows = self.sets.iter().chain(&self.overall).map(|keys| {
-            [
+            row![
                 cell(&keys.source),
                 cell(&keys.split),
                 cell(&keys.loss_on),
-                keys.judge.to_owned(),
-                keys.shapes.to_string(),
+                keys.judge,
+                keys.shapes,
                 grouped(keys.pairs as u64),
                 format!("{:.1}", keys.measured_rms_mnat),
                 format!("{:.1}", keys.median_error_mnat),
                 format!("{:.1}", keys.rms_error_mnat),
-                share(keys.sign_right),
-                share(keys.coverage_90),
+                dash(keys.sign_right.map(percent)),
+                dash(keys.coverage_90.map(percent)),
             ]
         });
         let table = table(headings, rows);

@@ -4,15 +4,9 @@ use crate::dataset::steps::{MeasuredStep, steps_path, steps_run_to_run};
 use crate::dataset::{RunToRun, SCRIPTED};
 use crate::measure::Outcome;
 use crate::measure::checks::{Lost, Verdict};
-use crate::report::Report;
-use crate::report::SkippedRows;
-use crate::report::grouped;
-use crate::report::signed;
-use crate::report::skipped_text;
-use crate::report::table::{left, right, table};
-use crate::units::BytesPerSecond;
-use crate::units::FlopsPerSecond;
-use crate::units::Seconds;
+use crate::report::table::{dash, left, right, row, table};
+use crate::report::{Report, SkippedRows, grouped, signed, skipped_text};
+use crate::units::{BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,9 +64,9 @@ pub struct MeasureReport {
     /// Movement of the anchors; none without two visits.
     pub drift: Option<DriftLine>,
     /// Median processor clock.
-    pub clock_hz: Option<f64>,
+    pub clock_hz: Option<Hertz>,
     /// Mean time of a case beyond its calls.
-    pub set_up_us: f64,
+    pub set_up_us: Seconds,
     /// Duration of the run on the device's clock.
     pub spent_s: f64,
     /// Whole steps in the file beside the rows; `None` if the plan has none.
@@ -221,8 +215,8 @@ impl MeasureReport {
                 last: drift.last,
                 bad: drift.is_bad(),
             }),
-            clock_hz: outcome.clock.map(|clock| clock.hertz()),
-            set_up_us: outcome.set_up.micros(),
+            clock_hz: outcome.clock,
+            set_up_us: outcome.set_up,
             spent_s: outcome.spent.as_secs_f64(),
             steps: StepsLine::new(out, &outcome.steps),
             scale: ScaleLine {
@@ -306,12 +300,12 @@ impl Report for MeasureReport {
 
     fn page(&self) -> String {
         let rows = self.sets.iter().map(|set| {
-            [
-                set.set.clone(),
-                set.role.to_owned(),
+            let width = set.half_width_median;
+            row![
+                set.set,
+                set.role,
                 grouped(set.rows),
-                set.half_width_median
-                    .map_or("-".to_owned(), |width| format!("{:.2} %", 100.0 * width)),
+                dash(width.map(|width| format!("{:.2} %", 100.0 * width))),
             ]
         });
         let columns = [
@@ -363,9 +357,9 @@ impl Report for MeasureReport {
             None => "drift       unknown: no anchor was visited twice".to_owned(),
         });
         if let Some(clock) = self.clock_hz {
-            lines.push(format!("clock       {:.0} MHz in the median", clock / 1e6));
+            lines.push(format!("clock       {:.0} MHz in the median", clock.hertz() / 1e6));
         }
-        lines.push(format!("set-up      {} a case", Seconds::from_micros(self.set_up_us)));
+        lines.push(format!("set-up      {} a case", self.set_up_us));
         lines.extend(self.steps.as_ref().map(StepsLine::text));
         lines.push(format!("scaled to   {}", self.scale.text()));
         lines.push(format!(

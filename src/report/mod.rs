@@ -12,10 +12,9 @@ pub mod architecture;
 pub mod calibration;
 
 pub mod check;
+
 #[cfg(feature = "measure")]
 pub mod choices;
-
-mod check_text;
 
 #[cfg(feature = "dataset")]
 pub mod evaluation;
@@ -44,8 +43,6 @@ pub mod operator_check;
 
 pub mod plan;
 
-mod plan_text;
-
 pub mod plot;
 
 pub mod presets;
@@ -63,13 +60,9 @@ pub mod sarif;
 
 pub mod search;
 
-mod search_text;
-
 mod shape;
 
 pub mod step;
-
-mod step_text;
 
 pub mod sweep;
 
@@ -78,12 +71,14 @@ mod table;
 #[cfg(feature = "train")]
 pub mod training;
 
-use crate::predict::estimate::{Caveat, Tier};
+use crate::gpu::Gpu;
+use crate::predict::estimate::{Caveat, TierShares};
 use crate::predict::scope::Scope;
-use crate::units::significant;
-use serde::Serialize;
-use std::collections::BTreeMap;
-use utoipa::ToSchema;
+use crate::units::{Seconds, significant};
+use serde::{Serialize, Serializer};
+use std::fmt::{self, Display};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The version of every JSON document; raised when a key changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -171,6 +166,42 @@ struct Document<'a, R> {
     report: &'a R,
 }
 
+/// The GPU of a document: its name in JSON, title and name for people.
+#[derive(Clone, Debug, PartialEq)]
+struct NamedGpu {
+    name: String,
+    title: String,
+}
+
+impl From<&Gpu> for NamedGpu {
+    fn from(gpu: &Gpu) -> Self {
+        Self {
+            name: gpu.name.clone(),
+            title: gpu.title.clone(),
+        }
+    }
+}
+
+impl Display for NamedGpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.title, self.name)
+    }
+}
+
+impl Serialize for NamedGpu {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.name.serialize(serializer)
+    }
+}
+
+impl PartialSchema for NamedGpu {
+    fn schema() -> RefOr<Schema> {
+        String::schema()
+    }
+}
+
+impl ToSchema for NamedGpu {}
+
 /// What the numbers of one operator family are based on.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Basis {
@@ -194,6 +225,31 @@ impl Basis {
         };
         format!("{} {}: {stack}{holds}", self.family, self.dtype)
     }
+}
+
+/// What all numbers are based on, in words.
+fn based_on(basis: &[Basis]) -> String {
+    match basis {
+        [] => "a roofline, nothing learned".to_owned(),
+        _ => joined("; ", basis.iter().map(Basis::text)),
+    }
+}
+
+/// Texts with this between them.
+fn joined<T: Display>(between: &str, texts: impl IntoIterator<Item = T>) -> String {
+    let texts: Vec<_> = texts.into_iter().map(|text| text.to_string()).collect();
+    texts.join(between)
+}
+
+/// `254.4 ms   (90 %: 224.0 ms to 288.9 ms)`.
+fn time_text(time: Seconds, low: Seconds, high: Seconds) -> String {
+    format!("{time}   (90 %: {low} to {high})")
+}
+
+/// Lines with a name each.
+fn named_lines(lines: &[(&str, String)]) -> String {
+    let line = |(name, text): &(&str, String)| format!("{name:<9} {text}\n");
+    lines.iter().map(line).collect()
 }
 
 /// Rows that were left out, and why.
@@ -271,14 +327,11 @@ fn signed(fraction: f64) -> String {
 }
 
 /// The tiers with any share: `94 % learned, 6.0 % roofline`.
-fn tier_shares_text(shares: &BTreeMap<Tier, f64>) -> String {
-    let mut present: Vec<_> = shares.iter().filter(|(_, share)| **share > 0.0).collect();
-    present.sort_by(|a, b| b.1.total_cmp(a.1));
-    let parts: Vec<_> = present
-        .into_iter()
-        .map(|(tier, share)| format!("{} {tier}", percent(*share)))
-        .collect();
-    parts.join(", ")
+fn tier_shares_text(shares: TierShares) -> String {
+    let mut present: Vec<_> = shares.each().filter(|(_, share)| *share > 0.0).collect();
+    present.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let part = |(tier, share)| format!("{} {tier}", percent(share));
+    joined(", ", present.into_iter().map(part))
 }
 
 /// A rate of tokens: whole above a hundred, four digits below.

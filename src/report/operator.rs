@@ -2,21 +2,12 @@
 
 use crate::check::{Faster, Limit, Limits};
 use crate::gpu::Gpu;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Op;
-use crate::predict::estimate::Bound;
-use crate::predict::estimate::Estimate;
-use crate::predict::estimate::Tier;
-use crate::report::Basis;
-use crate::report::Report;
-use crate::report::Warning;
-use crate::report::percent;
+use crate::ops::{Dtype, Gemm, Op};
+use crate::predict::estimate::{Bound, Estimate, Tier};
 use crate::report::shape::Shape;
-use crate::tiles::Tile;
-use crate::tiles::Waves;
-use crate::units::Seconds;
-use crate::units::significant;
+use crate::report::{Basis, NamedGpu, Report, Warning, joined, named_lines, percent, time_text};
+use crate::tiles::{Tile, Waves};
+use crate::units::{Bytes, Flops, Seconds, significant};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,18 +17,16 @@ const COUNTABLE: f64 = (1_u64 << 53) as f64;
 /// One predicted operator.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OperatorReport {
-    gpu: String,
-    #[serde(skip)]
-    gpu_title: String,
+    gpu: NamedGpu,
     #[serde(skip)]
     shown: String,
     op: Shape,
     basis: Option<Basis>,
-    time_us: f64,
-    low_us: f64,
-    high_us: f64,
-    flops: f64,
-    bytes: f64,
+    time_us: Seconds,
+    low_us: Seconds,
+    high_us: Seconds,
+    flops: Flops,
+    bytes: Bytes,
     tflops_per_s: f64,
     gigabytes_per_s: f64,
     peak_fraction: f64,
@@ -55,7 +44,7 @@ pub struct OperatorReport {
     bound_detail: String,
     /// Near sizes that are predicted faster, the greatest loss first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    faster: Vec<FasterKeys>,
+    faster: Vec<Faster>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waves: Option<WaveCount>,
     tier: Tier,
@@ -72,70 +61,23 @@ pub struct OperatorsReport {
     pub ops: Vec<OperatorReport>,
 }
 
-/// A near operator that is predicted faster.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub(super) struct FasterKeys {
-    /// What it fixes.
-    limit: Limit,
-    changes: Vec<ResizeKeys>,
-    time_us: f64,
-    /// The time as it is over this time.
-    factor: f64,
-    /// The FLOP/s of this operator over those as it is.
-    rate_factor: f64,
-    /// The share of the time as it is that is lost without it.
-    pub(super) loss_fraction: f64,
-}
-
-/// One size that is different.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
-struct ResizeKeys {
-    size: &'static str,
-    from: u64,
-    to: u64,
-}
-
-impl From<&Faster> for FasterKeys {
-    fn from(near: &Faster) -> Self {
-        let changes = near.changes.iter().map(|change| ResizeKeys {
-            size: change.size,
-            from: change.from,
-            to: change.to,
-        });
-        Self {
-            limit: near.limit,
-            changes: changes.collect(),
-            time_us: near.time.micros(),
-            factor: near.factor,
-            rate_factor: near.rate_factor,
-            loss_fraction: near.loss,
-        }
-    }
-}
-
-impl FasterKeys {
-    /// `n = 11008 takes 477.2 us (2.9 times as fast)`.
-    pub(super) fn text(&self) -> String {
-        let head = self.changes.iter().find(|change| change.size == "head_dim");
-        let sizes: Vec<_> = self
-            .changes
-            .iter()
-            // Values of the same width as keys change alike.
-            .filter(|change| change.size != "value_dim" || head.is_none_or(|head| head.to != change.to))
-            .map(|change| format!("{} = {}", change.size, change.to))
-            .collect();
-        let takes = if sizes.len() > 1 { "take" } else { "takes" };
-        // A smaller operator is faster in any case, and a larger one may be at its rate alone.
-        let gain = match self.rate_factor >= self.factor && self.factor > 1.0 {
-            true => format!("{:.2} times as fast", self.factor),
-            false => format!("{:.2} times the FLOP/s", self.rate_factor),
-        };
-        format!(
-            "{} {takes} {} ({gain})",
-            sizes.join(", "),
-            Seconds::from_micros(self.time_us)
-        )
-    }
+/// `n = 11008 takes 477.2 us (2.9 times as fast)`.
+pub(super) fn faster_text(near: &Faster) -> String {
+    let head = near.changes.iter().find(|change| change.size == "head_dim");
+    let sizes: Vec<_> = near
+        .changes
+        .iter()
+        // Values of the same width as keys change alike.
+        .filter(|change| change.size != "value_dim" || head.is_none_or(|head| head.to != change.to))
+        .map(|change| format!("{} = {}", change.size, change.to))
+        .collect();
+    let takes = if sizes.len() > 1 { "take" } else { "takes" };
+    // A smaller operator is faster in any case, and a larger one may be at its rate alone.
+    let gain = match near.rate_factor >= near.factor && near.factor > 1.0 {
+        true => format!("{:.2} times as fast", near.factor),
+        false => format!("{:.2} times the FLOP/s", near.rate_factor),
+    };
+    format!("{} {takes} {} ({gain})", joined(", ", sizes), near.time)
 }
 
 /// How a GEMM fills the GPU in tiles of 128 x 256.
@@ -157,16 +99,15 @@ impl OperatorReport {
         let rate = flops / estimate.time;
         let traffic = bytes / estimate.time;
         Self {
-            gpu: gpu.name.clone(),
-            gpu_title: gpu.title.clone(),
+            gpu: gpu.into(),
             shown: op.to_string(),
             op: Shape::from(op),
             basis,
-            time_us: estimate.time.micros(),
-            low_us: estimate.low().micros(),
-            high_us: estimate.high().micros(),
-            flops: flops.flops(),
-            bytes: bytes.bytes(),
+            time_us: estimate.time,
+            low_us: estimate.low(),
+            high_us: estimate.high(),
+            flops,
+            bytes,
             tflops_per_s: rate.flops_per_sec() / 1e12,
             gigabytes_per_s: traffic.bytes_per_sec() / 1e9,
             peak_fraction: peak.map_or(0.0, |peak| rate / peak),
@@ -195,7 +136,7 @@ impl OperatorReport {
     pub fn with_limits(mut self, limits: &Limits) -> Self {
         self.bound_by = Some(limits.bound_by);
         self.bound_detail.clone_from(&limits.detail);
-        self.faster = limits.faster.iter().map(FasterKeys::from).collect();
+        self.faster.clone_from(&limits.faster);
         self
     }
 
@@ -268,10 +209,9 @@ impl Report for OperatorReport {
     }
 
     fn page(&self) -> String {
-        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
         let mut lines = vec![
-            ("on", format!("{} ({})", self.gpu_title, self.gpu)),
-            ("time", format!("{time}   (90 %: {low} to {high})")),
+            ("on", self.gpu.to_string()),
+            ("time", time_text(self.time_us, self.low_us, self.high_us)),
             (
                 "rate",
                 format!(
@@ -290,16 +230,14 @@ impl Report for OperatorReport {
             ),
             ("bound by", self.bound_text()),
         ];
-        lines.extend(self.faster.iter().map(|near| ("faster", near.text())));
+        lines.extend(self.faster.iter().map(|near| ("faster", faster_text(near))));
         lines.extend(self.waves.map(|waves| ("fill", waves.text())));
         lines.push(("tier", self.tier.to_string()));
         lines.extend(self.basis.iter().map(|basis| ("based on", basis.text())));
         lines.extend(self.caveats.iter().map(|warning| ("caveat", warning.text.to_owned())));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
-        let body: String = lines
-            .iter()
-            .map(|(name, value)| format!("  {name:<9} {value}\n"))
-            .collect();
+        let lines = named_lines(&lines);
+        let body: String = lines.lines().map(|line| format!("  {line}\n")).collect();
         format!("{}\n{body}", self.shown)
     }
 }

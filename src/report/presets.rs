@@ -3,7 +3,7 @@
 use crate::arch::Preset;
 use crate::report::Report;
 use crate::report::architecture::ArchitectureShape;
-use crate::report::table::{left, right, table};
+use crate::report::table::{left, right, row, table};
 use crate::units::significant;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -42,16 +42,16 @@ impl Report for PresetsReport {
 
     fn page(&self) -> String {
         let rows = self.presets.iter().map(|PresetLine { shape, .. }| {
-            [
-                shape.name.clone(),
+            row![
+                shape.name,
                 significant(shape.parameters as f64 / 1e9),
-                shape.layers.to_string(),
-                shape.hidden.to_string(),
-                shape.heads.to_string(),
-                shape.kv_heads.to_string(),
-                shape.head_dim.to_string(),
+                shape.layers,
+                shape.hidden,
+                shape.heads,
+                shape.kv_heads,
+                shape.head_dim,
                 format!("{} {}", shape.mlp, shape.moe_d_ff.unwrap_or(shape.d_ff)),
-                shape.vocab.to_string(),
+                shape.vocab,
             ]
         });
         table(

@@ -4,7 +4,8 @@ use crate::measure::device::{Cache, Sensors};
 use crate::measure::probe::Probe;
 use crate::report::Report;
 use crate::report::measure::{LostPath, Unchecked};
-use crate::report::table::{left, right, table};
+use crate::report::table::{dash, left, right, row, table};
+use crate::units::{BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -69,8 +70,7 @@ impl From<Sensors> for SensorLine {
 
 impl SensorLine {
     fn text(&self) -> String {
-        let shown =
-            |value: Option<f64>, unit: &str| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.0} {unit}"));
+        let shown = |value: Option<f64>, unit: &str| dash(value.map(|value| format!("{value:.0} {unit}")));
         let power = shown(self.power_watts, "W");
         format!("{power}, {}", shown(self.temperature_celsius, "C"))
     }
@@ -86,15 +86,15 @@ pub struct ProbedOperator {
     /// Time from opening the case to its last replay, without the replays.
     pub set_up_ms: Option<f64>,
     /// Time of a call on its own.
-    pub alone_us: Option<f64>,
+    pub alone_us: Option<Seconds>,
     /// Time of a call in a chain.
-    pub chained_us: Option<f64>,
+    pub chained_us: Option<Seconds>,
     /// Rate of its arithmetic in the chain.
-    pub flops_per_s: Option<f64>,
+    pub flops_per_s: Option<FlopsPerSecond>,
     /// Rate of its compulsory traffic in the chain.
-    pub bytes_per_s: Option<f64>,
+    pub bytes_per_s: Option<BytesPerSecond>,
     /// Median clock of the processors.
-    pub clock_hz: Option<f64>,
+    pub clock_hz: Option<Hertz>,
     /// Why it was not timed.
     pub reason: Option<String>,
 }
@@ -112,13 +112,13 @@ impl ProbeReport {
                 },
                 cache: case.cache,
                 set_up_ms: timed.map(|timed| timed.set_up.as_secs_f64() * 1e3),
-                alone_us: timed.map(|timed| timed.alone.micros()),
-                chained_us: timed.map(|timed| timed.chained.micros()),
+                alone_us: timed.map(|timed| timed.alone),
+                chained_us: timed.map(|timed| timed.chained),
                 flops_per_s: timed
-                    .map(|timed| (case.op.flops() / timed.chained).flops_per_sec())
-                    .filter(|rate| *rate > 0.0),
-                bytes_per_s: timed.map(|timed| (case.op.bytes() / timed.chained).bytes_per_sec()),
-                clock_hz: timed.and_then(|timed| timed.clock).map(|clock| clock.hertz()),
+                    .map(|timed| case.op.flops() / timed.chained)
+                    .filter(|rate| *rate > FlopsPerSecond::ZERO),
+                bytes_per_s: timed.map(|timed| case.op.bytes() / timed.chained),
+                clock_hz: timed.and_then(|timed| timed.clock),
                 reason: outcome.as_ref().err().cloned(),
             }
         });
@@ -166,20 +166,18 @@ impl Report for ProbeReport {
             right("GB/s"),
             right("MHz"),
         ];
-        let number = |value: Option<f64>, scale: f64, digits: usize| {
-            value.map_or("-".to_owned(), |value| format!("{:.digits$}", value * scale))
-        };
+        let number = |value: Option<f64>, digits: usize| dash(value.map(|value| format!("{value:.digits$}")));
         let timed = self.operators.iter().filter(|line| line.reason.is_none());
         let rows = timed.map(|line| {
-            [
-                line.operator.clone(),
-                line.cache.to_string(),
-                number(line.set_up_ms, 1.0, 2),
-                number(line.alone_us, 1.0, 2),
-                number(line.chained_us, 1.0, 2),
-                number(line.flops_per_s, 1e-12, 1),
-                number(line.bytes_per_s, 1e-9, 0),
-                number(line.clock_hz, 1e-6, 0),
+            row![
+                line.operator,
+                line.cache,
+                number(line.set_up_ms, 2),
+                number(line.alone_us.map(Seconds::micros), 2),
+                number(line.chained_us.map(Seconds::micros), 2),
+                number(line.flops_per_s.map(|rate| rate.flops_per_sec() * 1e-12), 1),
+                number(line.bytes_per_s.map(|rate| rate.bytes_per_sec() * 1e-9), 0),
+                number(line.clock_hz.map(|clock| clock.hertz() * 1e-6), 0),
             ]
         });
         let mut lines = vec![table(columns, rows)];

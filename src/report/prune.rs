@@ -3,25 +3,24 @@
 use crate::arch::{LayerKind, Workload, parameters};
 use crate::error::Result;
 use crate::predict::Predictor;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Tier, TierShares};
 use crate::predict::step::StepEstimate;
 use crate::prune::{Change, Choice, Measure, Pruned, Query};
 use crate::report::architecture::ArchitectureShape;
 use crate::report::step::FrameworkKeys;
-use crate::report::table::{left, right, table};
-use crate::report::{Basis, Report, Warning, grouped, percent, signed, tier_shares_text, tokens};
+use crate::report::table::{left, right, row, table};
+use crate::report::{
+    Basis, NamedGpu, Report, Warning, based_on, grouped, joined, percent, signed, tier_shares_text, tokens,
+};
 use crate::units::{Bytes, Seconds, significant};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// What a model loses to meet targets.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct PruneReport {
-    gpu: String,
-    #[serde(skip)]
-    gpu_title: String,
+    gpu: NamedGpu,
     model: ArchitectureShape,
     /// What is left of it.
     pruned: ArchitectureShape,
@@ -38,13 +37,13 @@ pub struct PruneReport {
     damage_bound: f64,
     /// The time by which blocks were chosen; absent where whole steps were predicted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    summed_time_us: Option<f64>,
+    summed_time_us: Option<Seconds>,
     layers: Vec<LayersKeys>,
     before: StepKeys,
     after: StepKeys,
     changes: Vec<ChangeKeys>,
     tier: Tier,
-    tier_shares: BTreeMap<Tier, f64>,
+    tier_shares: TierShares,
     caveats: Vec<Warning>,
     notes: Vec<String>,
     /// The config.json of what is left, where it was asked for.
@@ -75,11 +74,11 @@ struct LayersKeys {
 #[schema(as = PrunedStep)]
 struct StepKeys {
     parameters: u64,
-    time_us: f64,
-    low_us: f64,
-    high_us: f64,
+    time_us: Seconds,
+    low_us: Seconds,
+    high_us: Seconds,
     tokens_per_s: f64,
-    memory_bytes: f64,
+    memory_bytes: Bytes,
     fits: bool,
 }
 
@@ -89,8 +88,8 @@ struct StepKeys {
 struct ChangeKeys {
     change: String,
     layers: u64,
-    saved_time_us: f64,
-    saved_memory_bytes: f64,
+    saved_time_us: Seconds,
+    saved_memory_bytes: Bytes,
     removed_parameters: f64,
     damage: f64,
 }
@@ -100,8 +99,8 @@ impl From<&Change> for ChangeKeys {
         Self {
             change: change.text.clone(),
             layers: change.layers,
-            saved_time_us: change.saved.time.micros(),
-            saved_memory_bytes: change.saved.memory.bytes(),
+            saved_time_us: change.saved.time,
+            saved_memory_bytes: change.saved.memory,
             removed_parameters: change.saved.parameters,
             damage: change.damage,
         }
@@ -112,11 +111,11 @@ impl StepKeys {
     fn new(parameters: u64, step: &StepEstimate) -> Self {
         Self {
             parameters,
-            time_us: step.time.micros(),
-            low_us: step.low.micros(),
-            high_us: step.high.micros(),
+            time_us: step.time,
+            low_us: step.low,
+            high_us: step.high,
             tokens_per_s: step.tokens_per_s,
-            memory_bytes: step.memory.total().bytes(),
+            memory_bytes: step.memory.total(),
             fits: step.fits,
         }
     }
@@ -173,10 +172,9 @@ impl PruneReport {
             },
         });
         Ok(Self {
-            gpu: predictor.gpu().name.clone(),
-            gpu_title: predictor.gpu().title.clone(),
-            model: ArchitectureShape::from(arch),
-            pruned: ArchitectureShape::from(&pruned.architecture),
+            gpu: predictor.gpu().into(),
+            model: arch.into(),
+            pruned: (&pruned.architecture).into(),
             workload: *workload,
             framework: FrameworkKeys::of(predictor, &pruned.architecture, workload)?,
             basis,
@@ -185,13 +183,13 @@ impl PruneReport {
             scored: !query.scores.is_empty(),
             damage: pruned.damage,
             damage_bound: pruned.bound,
-            summed_time_us: pruned.summed.map(Seconds::micros),
+            summed_time_us: pruned.summed,
             layers: LayersKeys::runs(&pruned.layers),
             before,
             after,
             changes: pruned.changes.iter().map(ChangeKeys::from).collect(),
             tier: pruned.after.main_tier(),
-            tier_shares: Tier::ALL.into_iter().zip(pruned.after.tier_shares).collect(),
+            tier_shares: pruned.after.tier_shares,
             caveats: pruned.after.caveats.iter().map(Warning::from).collect(),
             notes: arch.notes(workload),
             config: None,
@@ -223,27 +221,17 @@ impl PruneReport {
             Choice::Blocks => format!("{} in {} layers", change.change, change.layers),
             Choice::Uniform => change.change.clone(),
         });
-        let changes: Vec<_> = changes.collect();
-        let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
+        let changes = Some(joined(", ", changes)).filter(|changes| !changes.is_empty());
         format!(
-            "{} on {} ({}) reaches {}: {}\n{}\n{}\n{}\nbased on {}\n",
+            "{} on {} reaches {}: {}\n{}\n{}\n{}\nbased on {}\n",
             self.model.name,
-            self.gpu_title,
             self.gpu,
-            targets.collect::<Vec<_>>().join(" and "),
-            if changes.is_empty() {
-                "as it is".to_owned()
-            } else {
-                changes.join(", ")
-            },
+            joined(" and ", targets),
+            changes.as_deref().unwrap_or("as it is"),
             self.damage_text(),
             self.workload,
             self.framework.text(self.workload.gpus() > 1),
-            if basis.is_empty() {
-                "a roofline, nothing learned".to_owned()
-            } else {
-                basis.join("; ")
-            }
+            based_on(&self.basis)
         )
     }
 
@@ -272,24 +260,23 @@ impl PruneReport {
 
     /// Both steps beside each other.
     fn steps(&self) -> String {
-        let time = |micros| Seconds::from_micros(micros).to_string();
         let step = |step: &StepKeys| {
-            [
+            row![
                 grouped(step.parameters),
-                time(step.time_us),
-                format!("{} to {}", time(step.low_us), time(step.high_us)),
+                step.time_us,
+                format!("{} to {}", step.low_us, step.high_us),
                 tokens(step.tokens_per_s),
-                Bytes::from_bytes(step.memory_bytes).to_string(),
+                step.memory_bytes,
             ]
         };
         let (before, after) = (&self.before, &self.after);
         let change = |of: fn(&StepKeys) -> f64| signed(of(after) / of(before) - 1.0);
         let changes = [
             change(|step| step.parameters as f64),
-            change(|step| step.time_us),
+            change(|step| step.time_us.secs()),
             String::new(),
             change(|step| step.tokens_per_s),
-            change(|step| step.memory_bytes),
+            change(|step| step.memory_bytes.bytes()),
         ];
         let names = ["parameters", "step", "90 % interval", "tokens/s", "memory"];
         let rows = names.into_iter().zip(step(before)).zip(step(after)).zip(changes);
@@ -302,11 +289,11 @@ impl PruneReport {
     /// What saves most.
     fn savings(&self) -> String {
         let rows = self.changes.iter().map(|change| {
-            [
-                change.change.clone(),
-                change.layers.to_string(),
-                Seconds::from_micros(change.saved_time_us).to_string(),
-                Bytes::from_bytes(change.saved_memory_bytes).to_string(),
+            row![
+                change.change,
+                change.layers,
+                change.saved_time_us,
+                change.saved_memory_bytes,
                 grouped(change.removed_parameters.round() as u64),
                 if self.scored {
                     significant(change.damage)
@@ -337,7 +324,7 @@ impl Report for PruneReport {
             [left("layers"), right("count"), left("attention"), left("MLP")],
             self.layers.iter().map(LayersKeys::cells),
         );
-        let tier = format!("tier  {}\n", tier_shares_text(&self.tier_shares));
+        let tier = format!("tier  {}\n", tier_shares_text(self.tier_shares));
         let caveats = self.caveats.iter().map(|warning| format!("caveat  {}\n", warning.text));
         let notes = self.notes.iter().map(|note| format!("note  {note}\n"));
         let tail: String = std::iter::once(tier).chain(caveats).chain(notes).collect();

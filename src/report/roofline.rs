@@ -2,6 +2,7 @@
 
 use crate::report::plot::{Axis, Chart, Series};
 use crate::report::step::StepReport;
+use crate::units::{Bytes, Flops, Seconds};
 use std::collections::BTreeMap;
 
 /// Operators of this share of the step and more are named.
@@ -15,8 +16,8 @@ impl StepReport {
     pub fn roofline(&self) -> Chart {
         let mut roles: BTreeMap<&str, Vec<(f64, f64, f64)>> = BTreeMap::new();
         for line in &self.lines {
-            if line.flops > 0.0 && line.time_us > 0.0 && line.bytes > 0.0 {
-                let point = (line.flops / line.bytes, line.tflops_per_s, line.share);
+            if line.flops > Flops::ZERO && line.time_us > Seconds::ZERO && line.bytes > Bytes::ZERO {
+                let point = (line.flops.flops() / line.bytes.bytes(), line.tflops_per_s, line.share);
                 roles.entry(line.role).or_default().push(point);
             }
         }
@@ -31,43 +32,37 @@ impl StepReport {
         let intensities = all.iter().flat_map(|(_, points)| points).map(|(x, ..)| *x);
         let ridge = peak / bandwidth;
         let (least, most) = intensities.fold((ridge, ridge), |(least, most), x| (least.min(x), most.max(x)));
-        let axis = |label: &str, unit: &str| Axis {
-            label: label.to_owned(),
-            unit: unit.to_owned(),
-            log: true,
-        };
         let dots = all.iter().map(|(role, points)| {
             let largest = points.iter().map(|(.., share)| *share).fold(0.0, f64::max);
             let label = |share: f64| match share == largest && *role != "other" {
                 true => (*role).to_owned(),
                 false => String::new(),
             };
-            Series {
-                name: format!("{role}, {:.0} % of the time", 100.0 * total(points)),
-                points: points.iter().map(|(x, y, _)| (*x, *y)).collect(),
-                labels: points.iter().map(|(.., share)| label(*share)).collect(),
-            }
+            Series::new(
+                format!("{role}, {:.0} % of the time", 100.0 * total(points)),
+                points.iter().map(|(x, y, _)| (*x, *y)),
+            )
+            .labelled(points.iter().map(|(.., share)| label(*share)))
         });
         let areas = all
             .iter()
             .map(|(_, points)| points.iter().map(|(.., share)| *share).collect());
         Chart {
-            title: format!("Operators of a step of {} on {}", self.model, self.gpu_title),
+            title: format!("Operators of a step of {} on {}", self.model, self.gpu.title),
             subtitle: format!(
                 "{}\nareas are shares of the time; above the roof of the memory where operands stay in the L2 cache",
                 self.workload
             ),
-            x: axis("arithmetic intensity", "FLOPs per byte"),
-            y: axis("achieved rate", "TFLOP/s"),
-            lines: vec![Series {
-                name: "roofline of the dense peak and the memory".to_owned(),
-                points: vec![
+            x: Axis::logarithmic("arithmetic intensity", "FLOPs per byte"),
+            y: Axis::logarithmic("achieved rate", "TFLOP/s"),
+            lines: vec![Series::new(
+                "roofline of the dense peak and the memory",
+                [
                     (least / MARGIN, bandwidth * least / MARGIN),
                     (ridge, peak),
                     (most * MARGIN, peak),
                 ],
-                labels: Vec::new(),
-            }],
+            )],
             points: dots.collect(),
             areas: areas.collect(),
             ..Chart::default()

@@ -3,15 +3,10 @@
 use crate::arch::Workload;
 use crate::evaluate::Score;
 use crate::evaluate::layouts::{BEHIND, PairErrors, Planned};
-use crate::evaluate::runs::{Comparison, Judged, RunErrors, RunGroup};
-use crate::report::Report;
-use crate::report::SkippedRows;
-use crate::report::csv;
-use crate::report::grouped;
-use crate::report::percent;
-use crate::report::signed;
-use crate::report::skipped_text;
-use crate::report::table::{left, right, table};
+use crate::evaluate::runs::{Comparison, Judged, RunErrors, RunGroup, RunKey};
+use crate::framework::Kind;
+use crate::report::table::{dash, left, right, row, table};
+use crate::report::{Report, SkippedRows, csv, grouped, percent, signed, skipped_text};
 use serde::Serialize;
 
 /// Errors of predicted whole models over all runs and per group.
@@ -19,7 +14,7 @@ use serde::Serialize;
 pub struct RunsReport {
     overall: RunKeys,
     groups: Vec<RunGroupKeys>,
-    layouts: Vec<PairKeys>,
+    layouts: Vec<PairErrors>,
     /// Published layouts beside plans, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     plans: Option<Vec<PlannedKeys>>,
@@ -41,12 +36,8 @@ struct RunKeys {
 
 #[derive(Clone, Debug, Serialize)]
 struct RunGroupKeys {
-    measure: &'static str,
-    kind: &'static str,
-    framework: String,
-    gpu: String,
-    dtype: &'static str,
-    publisher: &'static str,
+    #[serde(flatten)]
+    key: RunKey,
     #[serde(flatten)]
     errors: RunKeys,
     worst: String,
@@ -55,23 +46,11 @@ struct RunGroupKeys {
     misfits: usize,
 }
 
-/// Errors of the predicted ratio of the times of two measured layouts, in `ln`.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct PairKeys {
-    kind: &'static str,
-    same_release: bool,
-    pairs: usize,
-    apart: usize,
-    order_right: Option<f64>,
-    error_60: f64,
-    error_90: f64,
-}
-
 /// A published layout beside the best one of a plan for the same GPUs and batch.
 #[derive(Clone, Debug, Serialize)]
 struct PlannedKeys {
     run: String,
-    kind: &'static str,
+    kind: Kind,
     published: Workload,
     best: Option<Workload>,
     /// Predicted time of the published layout over that of the best, less 1.
@@ -134,7 +113,7 @@ impl RunsReport {
     pub fn with_plans(self, planned: &[Planned]) -> Self {
         let plans = planned.iter().map(|planned| PlannedKeys {
             run: planned.label.clone(),
-            kind: planned.kind.name(),
+            kind: planned.kind,
             published: planned.published,
             best: planned.best,
             behind: planned.behind,
@@ -150,7 +129,7 @@ impl RunsReport {
     /// One sentence a kind of step: how often the faster of two measured layouts is predicted to be faster.
     fn order_text(&self) -> String {
         let sentences = self.layouts.iter().map(|pairs| {
-            let right = pairs.order_right.map_or_else(|| "-".to_owned(), percent);
+            let right = dash(pairs.order_right.map(percent));
             format!(
                 "{}, pairs of measured layouts {}: the faster one is predicted to be faster in {right} of {} that differ by over 5 %; error of the ratio {} (60 % of {}), {} (90 %)\n",
                 pairs.kind,
@@ -170,7 +149,7 @@ impl RunsReport {
             return String::new();
         };
         let sentences = BEHIND.iter().filter_map(|(kind, most)| {
-            let all: Vec<_> = plans.iter().filter(|plan| plan.kind == kind.name()).collect();
+            let all: Vec<_> = plans.iter().filter(|plan| plan.kind == *kind).collect();
             if all.is_empty() {
                 return None;
             }
@@ -195,23 +174,9 @@ impl RunsReport {
         Self {
             overall: RunKeys::from(&comparison.overall),
             groups: comparison.groups.iter().map(RunGroupKeys::from).collect(),
-            layouts: comparison.order.iter().map(PairKeys::from).collect(),
+            layouts: comparison.order.clone(),
             plans: None,
             skipped,
-        }
-    }
-}
-
-impl From<&PairErrors> for PairKeys {
-    fn from(errors: &PairErrors) -> Self {
-        Self {
-            kind: errors.kind.name(),
-            same_release: errors.same_release,
-            pairs: errors.pairs,
-            apart: errors.apart,
-            order_right: errors.order_right,
-            error_60: errors.error_60,
-            error_90: errors.error_90,
         }
     }
 }
@@ -234,12 +199,7 @@ impl From<&RunErrors> for RunKeys {
 impl From<&RunGroup> for RunGroupKeys {
     fn from(group: &RunGroup) -> Self {
         Self {
-            measure: group.key.measure.name(),
-            kind: group.key.kind.name(),
-            framework: group.key.framework.clone(),
-            gpu: group.key.gpu.clone(),
-            dtype: group.key.dtype,
-            publisher: group.key.publisher.name(),
+            key: group.key.clone(),
             errors: RunKeys::from(&group.errors),
             worst: group.worst.clone(),
             misfits: group.misfits,
@@ -249,7 +209,7 @@ impl From<&RunGroup> for RunGroupKeys {
 
 impl RunKeys {
     fn cells(&self) -> [String; 8] {
-        let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
+        let share = |value: Option<f64>| dash(value.map(percent));
         [
             grouped(self.n as u64),
             share(self.median_ape),
@@ -258,8 +218,7 @@ impl RunKeys {
             signed(self.bias),
             share(self.coverage_90),
             share(self.interval_half_width_median),
-            self.spearman
-                .map_or_else(|| "-".to_owned(), |value| format!("{value:.3}")),
+            dash(self.spearman.map(|value| format!("{value:.3}"))),
         ]
     }
 }
@@ -283,14 +242,13 @@ impl Report for RunsReport {
             right("half width").minor(5),
             right("Spearman").minor(7),
         ];
-        let line = |names: [&str; 5], errors: &RunKeys| {
-            let mut cells: Vec<String> = names.map(str::to_owned).into();
-            cells.extend(errors.cells());
-            cells.try_into().expect("five names and eight figures")
+        let line = |names: [String; 5], errors: &RunKeys| {
+            let mut cells = names.into_iter().chain(errors.cells());
+            std::array::from_fn::<String, 13, _>(|_| cells.next().unwrap_or_default())
         };
-        let groups = self.groups.iter().map(|group| {
-            let names = [group.measure, group.kind, &group.framework, &group.gpu, group.dtype];
-            line(names, &group.errors)
+        let groups = self.groups.iter().map(|RunGroupKeys { key, errors, .. }| {
+            let names = row![key.measure, key.kind, key.framework, key.gpu, key.dtype];
+            line(names, errors)
         });
         let misfits: usize = self.groups.iter().map(|group| group.misfits).sum();
         let memory = format!(
@@ -298,9 +256,8 @@ impl Report for RunsReport {
             grouped(misfits as u64),
             if misfits == 1 { "run" } else { "runs" },
         );
-        let all = std::iter::once(line(["all", "", "", "", ""], &self.overall));
-        let rows: Vec<[String; 13]> = groups.chain(all).collect();
-        let table = table(headings, rows);
+        let all = std::iter::once(line(row!["all", "", "", "", ""], &self.overall));
+        let table = table(headings, groups.chain(all));
         let (order, plans) = (self.order_text(), self.plans_text());
         format!("{table}{memory}{order}{plans}{}", skipped_text(&self.skipped))
     }

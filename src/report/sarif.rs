@@ -1,9 +1,7 @@
 //! Broken rules as SARIF 2.1.0, which code hosts show beside the file that breaks them.
 
-use crate::report::check::ADVICE;
-use crate::report::check::CheckReport;
-use crate::report::check::RuleKeys;
-use crate::report::percent;
+use crate::report::check::{CheckReport, RuleKeys};
+use crate::report::{joined, percent};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -12,7 +10,7 @@ pub fn document(checks: &[(String, CheckReport)]) -> Value {
     let mut rules = BTreeMap::new();
     let mut results = Vec::new();
     for (subject, report) in checks {
-        for rule in report.rules.iter().filter(|rule| rule.is_broken()) {
+        for rule in report.rules.iter().filter(|rule| rule.verdict.is_broken()) {
             rules.entry(rule.id).or_insert_with(|| descriptor(rule));
             results.push(result(subject, report, rule));
         }
@@ -41,9 +39,9 @@ fn descriptor(rule: &RuleKeys) -> Value {
 }
 
 fn result(subject: &str, report: &CheckReport, rule: &RuleKeys) -> Value {
-    let level = match rule.severity {
-        Some(ADVICE) => "note",
-        _ => "warning",
+    let level = match rule.verdict.is_advice() {
+        true => "note",
+        false => "warning",
     };
     let place = match subject.ends_with(".json") {
         true => json!({"physicalLocation": {
@@ -63,14 +61,11 @@ fn result(subject: &str, report: &CheckReport, rule: &RuleKeys) -> Value {
 
 /// What is wrong and what fixes it, in a sentence or two.
 fn message(report: &CheckReport, rule: &RuleKeys) -> String {
-    let mut text = format!("{} on {}: {}.", rule.title, report.gpu, rule.detail);
+    let mut text = format!("{} on {}: {}.", rule.title, report.gpu.name, rule.verdict.detail);
     if let Some(fix) = &rule.fix {
-        let changes: Vec<_> = fix
-            .changes
-            .iter()
-            .map(|change| format!("{} {} -> {}", change.dimension, change.from, change.to))
-            .collect();
-        text += &format!(" Fixed by {}", changes.join(", "));
+        let changes = fix.changes.iter();
+        let changes = changes.map(|change| format!("{} {} -> {}", change.dimension, change.from, change.to));
+        text += &format!(" Fixed by {}", joined(", ", changes));
         if let Some(gain) = fix.gain {
             text += &format!(
                 ", which saves {} of the time ({} to {})",

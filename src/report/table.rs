@@ -64,6 +64,20 @@ impl Column<'_> {
     }
 }
 
+/// The cells of a row.
+macro_rules! row {
+    ($($cell:expr),* $(,)?) => {
+        [$($cell.to_string()),*]
+    };
+}
+
+pub(super) use row;
+
+/// A cell that may have nothing to show.
+pub(super) fn dash(shown: Option<impl ToString>) -> String {
+    shown.map_or_else(|| "-".to_owned(), |shown| shown.to_string())
+}
+
 /// A gain, or a verdict that asks for nothing.
 pub(super) fn good(text: &str) -> String {
     format!("{GOOD}{text}{END}")

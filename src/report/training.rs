@@ -1,12 +1,10 @@
 //! The answer to `train`: what was trained, and how wrong it is on shapes it had not seen.
 
 use crate::dataset::RunToRun;
-use crate::regressor::artifact::Card;
-use crate::regressor::artifact::GroupErrors;
-use crate::regressor::artifact::Key;
-use crate::report::Report;
-use crate::report::percent;
-use crate::report::table::{left, right, table};
+use crate::families::Family;
+use crate::regressor::artifact::{Card, GroupErrors, Key, Submodel};
+use crate::report::table::{dash, left, right, row, table};
+use crate::report::{Report, percent};
 use serde::Serialize;
 use std::path::Path;
 
@@ -27,7 +25,7 @@ pub struct HeadLine {
     /// Software that was timed.
     pub stack: String,
     /// Name of the operator family.
-    pub family: &'static str,
+    pub family: Family,
     /// Number format or kernel within the family.
     pub dtype: String,
     /// Rows of every table it learned from.
@@ -41,10 +39,10 @@ pub struct HeadLine {
 impl TrainingReport {
     /// What the card says.
     pub fn new(out: &Path, card: &Card, noise: &dyn Fn(&Key) -> Option<RunToRun>) -> Self {
-        let line = |head: &crate::regressor::artifact::Submodel| HeadLine {
+        let line = |head: &Submodel| HeadLine {
             gpu: head.key.gpu.clone(),
             stack: head.key.stack.clone(),
-            family: head.key.family.name(),
+            family: head.key.family,
             dtype: head.key.variant.to_string(),
             rows: head.data.iter().map(|source| source.rows as u64).sum(),
             held_out: head.held_out.clone(),
@@ -64,15 +62,15 @@ impl Report for TrainingReport {
         let mut lines = Vec::new();
         for head in &self.heads {
             for errors in &head.held_out {
-                lines.push([
+                lines.push(row![
                     format!("{} {} {} {}", head.gpu, head.stack, head.family, head.dtype),
-                    errors.group.clone(),
-                    errors.n.to_string(),
+                    errors.group,
+                    errors.n,
                     percent(errors.median_ape),
                     percent(errors.mean_ape),
                     percent(errors.p90_ape),
                     percent(errors.interval_half_width_median),
-                    head.run_to_run_median.map_or("-".to_owned(), percent),
+                    dash(head.run_to_run_median.map(percent)),
                 ]);
             }
         }

@@ -18,13 +18,14 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;
-use crate::predict::estimate::Caveats;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Caveats, Tier, TierShares};
 use crate::predict::step::estimate_step;
 use crate::units::Bytes;
 use crate::units::Flops;
 use crate::units::FlopsPerSecond;
 use crate::units::Seconds;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// A fall of the rate from one point to the next counts as a drop above this share. Ours: a
 /// smaller one is hardly seen in a plot of the curve.
@@ -103,8 +104,8 @@ pub struct ModelPoint {
     pub memory: Bytes,
     /// Whether that fits.
     pub fits: bool,
-    /// Share of the time by tier, in the order of [`Tier::ALL`].
-    pub tier_shares: [f64; 4],
+    /// Share of the time by tier.
+    pub tier_shares: TierShares,
 }
 
 impl Point {
@@ -124,7 +125,7 @@ pub struct Skipped {
 }
 
 /// A fall of the rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Drop {
     /// The first value on the lower side.
     pub value: u64,

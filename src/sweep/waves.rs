@@ -10,6 +10,8 @@ use crate::sweep::Point;
 use crate::sweep::Subject;
 use crate::tiles;
 use crate::tiles::Tile;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Tiles of GEMMs that cuBLAS uses widely, the best first.
 const GEMM_TILES: [Cut; 3] = [
@@ -73,7 +75,7 @@ pub struct Waves {
 }
 
 /// A new wave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Wave {
     /// The first value that needs it.
     pub value: u64,

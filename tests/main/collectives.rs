@@ -129,7 +129,7 @@ fn a_step_over_more_nodes_is_no_cliff() {
             ..Workload::train(1, 8192)
         };
         let step = estimate_step(&predictor, arch, &work).unwrap();
-        assert!(dp > 8 || step.tier_shares[Tier::Roofline as usize] < 0.2);
+        assert!(dp > 8 || step.tier_shares.0[Tier::Roofline as usize] < 0.2);
         step.time
     };
     let (node, two, many) = (time(8), time(16), time(512));

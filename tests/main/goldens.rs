@@ -234,7 +234,7 @@ fn step_lines(predictor: &Predictor) -> Value {
             step.low.secs(),
             step.high.secs(),
             step.memory.total().bytes(),
-            step.tier_shares,
+            step.tier_shares.0,
             caveats(step.caveats),
         ]);
         (format!("{index:02} step {model} {}", workload.mode), line)

@@ -17,7 +17,7 @@ use crate::gpu::Generation;
 use crate::ops::{MemoryKind, Op};
 use crate::predict::Predictor;
 use crate::predict::assume;
-use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
+use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier, TierShares};
 use crate::stats::quadrature;
 use crate::units::Flops;
 use crate::units::Seconds;
@@ -97,8 +97,8 @@ pub struct StepEstimate {
     pub memory: MemoryUse,
     /// Whether that fits.
     pub fits: bool,
-    /// Share of the time by tier, in the order of [`Tier::ALL`].
-    pub tier_shares: [f64; 4],
+    /// Share of the time by tier.
+    pub tier_shares: TierShares,
     /// Everything any line warns of.
     pub caveats: Caveats,
 }
@@ -137,7 +137,7 @@ impl StepEstimate {
 
     /// The tier of most of the time; of equal shares the worse.
     pub fn main_tier(&self) -> Tier {
-        Tier::of_most(self.tier_shares)
+        self.tier_shares.most()
     }
 
     /// What the time holds besides the lines: the sum of both is [`StepEstimate::time`].
@@ -203,7 +203,7 @@ pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workloa
         gpus_per_replica: step.gpus_per_replica,
         fits: memory.fits(predictor.gpu()),
         memory,
-        tier_shares: sum.tiers.map(|part| part / sum.time),
+        tier_shares: TierShares(sum.tiers.map(|part| part / sum.time)),
         caveats: sum.caveats.union(unseen),
         lines: lines.collect(),
         time,

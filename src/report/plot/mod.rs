@@ -14,6 +14,9 @@ use crate::error::Error;
 use crate::error::Result;
 use std::path::Path;
 
+/// Bytes of one unit of an axis of memory.
+pub const GIB: f64 = (1_u64 << 30) as f64;
+
 /// Lines, a band and points over two axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
@@ -48,6 +51,25 @@ pub struct Axis {
     pub log: bool,
 }
 
+impl Axis {
+    /// One with equal distances for equal differences.
+    pub fn linear(label: &str, unit: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            unit: unit.to_owned(),
+            log: false,
+        }
+    }
+
+    /// One with equal distances for equal ratios.
+    pub fn logarithmic(label: &str, unit: &str) -> Self {
+        Self {
+            log: true,
+            ..Self::linear(label, unit)
+        }
+    }
+}
+
 /// An interval for each horizontal value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
@@ -66,6 +88,26 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Labels of the points; empty, or one text per point.
     pub labels: Vec<String>,
+}
+
+impl Series {
+    /// Values without labels.
+    pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self {
+            name: name.into(),
+            points: points.into_iter().collect(),
+            labels: Vec::new(),
+        }
+    }
+
+    /// The same with a label a point.
+    #[must_use]
+    pub fn labelled(self, labels: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            labels: labels.into_iter().collect(),
+            ..self
+        }
+    }
 }
 
 /// Vertical lines that belong together.

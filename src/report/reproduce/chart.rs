@@ -1,15 +1,8 @@
 //! Panels as charts.
 
-use crate::report::plot;
-use crate::report::plot::Chart;
-use crate::report::plot::Mark;
-use crate::report::plot::Marks;
-use crate::report::plot::Series;
-use crate::reproduce::Axis;
-use crate::reproduce::Curve;
-use crate::reproduce::Finding;
-use crate::reproduce::Panel;
+use crate::report::plot::{self, Chart, Mark, Marks, Series};
 use crate::reproduce::judge::Unit;
+use crate::reproduce::{Axis, Curve, Finding, Panel};
 
 /// The plots of a finding.
 pub(super) fn charts(finding: &Finding) -> Vec<Chart> {
@@ -34,11 +27,10 @@ fn chart(panel: &Panel) -> Chart {
         subtitle: wrapped(&panel.conditions),
         x: axis(&panel.x),
         y: axis(&panel.y),
-        band: None,
         lines: panel.predicted.iter().map(series).collect(),
         points: panel.points.iter().map(series).collect(),
         marks: marks.collect(),
-        areas: Vec::new(),
+        ..Chart::default()
     }
 }
 

@@ -1,11 +1,7 @@
 //! A sweep as a chart.
 
-use crate::report::plot::Axis;
-use crate::report::plot::Band;
-use crate::report::plot::Chart;
-use crate::report::plot::Mark;
-use crate::report::plot::Marks;
-use crate::report::plot::Series;
+use crate::report::based_on;
+use crate::report::plot::{Axis, Band, Chart, Mark, Marks, Series};
 use crate::report::sweep::SweepReport;
 use crate::report::sweep::keys::WavesKeys;
 
@@ -27,27 +23,16 @@ impl SweepReport {
         Chart {
             title: format!(
                 "{} on {}: {unit} against {}",
-                self.subject, self.gpu_title, self.dimension
+                self.subject, self.gpu.title, self.dimension
             ),
-            subtitle: format!("{}\nbased on {}", self.constants(), self.based_on()),
-            x: Axis {
-                label: self.dimension.clone(),
-                ..Axis::default()
-            },
-            y: Axis {
-                label: rate.to_owned(),
-                unit: unit.to_owned(),
-                log: false,
-            },
+            subtitle: format!("{}\nbased on {}", self.constants(), based_on(&self.basis)),
+            x: Axis::linear(&self.dimension, ""),
+            y: Axis::linear(rate, unit),
             band: Some(Band {
                 name: "90 % interval".to_owned(),
                 points: points().map(|(x, [low, _, high])| (x, low, high)).collect(),
             }),
-            lines: vec![Series {
-                name: "predicted".to_owned(),
-                points: points().map(|(x, [_, rate, _])| (x, rate)).collect(),
-                labels: Vec::new(),
-            }],
+            lines: vec![Series::new("predicted", points().map(|(x, [_, rate, _])| (x, rate)))],
             points: self
                 .measured_series()
                 .into_iter()
@@ -55,7 +40,7 @@ impl SweepReport {
                 .chain(self.too_large())
                 .collect(),
             marks: self.likely_waves().map_or(Vec::new(), marks),
-            areas: Vec::new(),
+            ..Chart::default()
         }
     }
 
@@ -67,11 +52,7 @@ impl SweepReport {
             let spot = (point.value as f64, point.tflops_per_s);
             match all.iter_mut().find(|series| series.name == name) {
                 Some(series) => series.points.push(spot),
-                None => all.push(Series {
-                    name,
-                    points: vec![spot],
-                    labels: Vec::new(),
-                }),
+                None => all.push(Series::new(name, [spot])),
             }
         }
         all
@@ -86,55 +67,39 @@ impl SweepReport {
         let differs = !points.is_empty() && points.len() < self.points.len();
         // A decoding step waits for memory, which asks for no alignment of the batch or the context.
         let computes = self.first["mode"] != "decode";
-        (self.is_model() && computes && differs && points.len() <= MOST_POINTS).then(|| Series {
-            name: format!("{} is a multiple of {wanted}", self.alignment_of),
-            points,
-            labels: Vec::new(),
-        })
+        (self.is_model() && computes && differs && points.len() <= MOST_POINTS)
+            .then(|| Series::new(format!("{} is a multiple of {wanted}", self.alignment_of), points))
     }
-}
 
-impl SweepReport {
     /// Points that do not fit in memory, drawn apart because their times cannot be reached.
     fn too_large(&self) -> Option<Series> {
         let large = self.points.iter();
         let large = large.filter(|point| point.model.as_ref().is_some_and(|model| !model.fits));
         let points: Vec<_> = large.map(|point| (point.value as f64, point.rates()[1])).collect();
         let every = points.len().div_ceil(MOST_POINTS).max(1);
-        (!points.is_empty()).then(|| Series {
-            name: format!("does not fit ({} of {})", points.len(), self.points.len()),
-            points: points.into_iter().step_by(every).collect(),
-            labels: Vec::new(),
+        (!points.is_empty()).then(|| {
+            let name = format!("does not fit ({} of {})", points.len(), self.points.len());
+            Series::new(name, points.into_iter().step_by(every))
         })
     }
 }
 
 /// New blocks thinly, new waves to be seen.
 fn marks(waves: &WavesKeys) -> Vec<Marks> {
+    let at = |value: u64, label: String| Mark { x: value as f64, label };
+    let blocks = waves.block_starts.iter().map(|value| at(*value, String::new()));
+    let starts = waves.starts.iter();
+    let starts = starts.map(|start| at(start.value, format!("{} waves", start.waves)));
     let kinds = [
         Marks {
             name: format!("a further {} tile", waves.tile),
             strong: false,
-            at: waves
-                .block_starts
-                .iter()
-                .map(|value| Mark {
-                    x: *value as f64,
-                    label: String::new(),
-                })
-                .collect(),
+            at: blocks.collect(),
         },
         Marks {
             name: format!("a further wave of {} tiles", waves.tile),
             strong: true,
-            at: waves
-                .starts
-                .iter()
-                .map(|start| Mark {
-                    x: start.value as f64,
-                    label: format!("{} waves", start.waves),
-                })
-                .collect(),
+            at: starts.collect(),
         },
     ];
     let shown = |marks: &Marks| !marks.at.is_empty() && marks.at.len() <= MOST_LINES;

@@ -1,15 +1,11 @@
 //! The parts of a sweep's document.
 
 use crate::ops::Op;
-use crate::predict::estimate::Caveat;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Caveat, Tier, TierShares};
 use crate::report::sweep::Measured;
-use crate::sweep::Drop;
-use crate::sweep::Point;
-use crate::sweep::Subject;
-use crate::sweep::Waves;
+use crate::sweep::{Point, Subject, Wave, Waves};
+use crate::units::{Bytes, Seconds};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -27,9 +23,9 @@ pub(super) struct RangeKeys {
 pub(super) struct PointKeys {
     pub value: u64,
     pub alignment: Option<u64>,
-    pub time_us: f64,
-    pub low_us: f64,
-    pub high_us: f64,
+    pub time_us: Seconds,
+    pub low_us: Seconds,
+    pub high_us: Seconds,
     pub tflops_per_s: f64,
     /// Of a model; an operator has none of these.
     #[serde(flatten)]
@@ -60,17 +56,11 @@ pub(super) struct ModelKeys {
     #[schema(required = false)]
     pub head_dim: u64,
     #[schema(required = false)]
-    pub memory_bytes: f64,
+    pub memory_bytes: Bytes,
     #[schema(required = false)]
     pub fits: bool,
     #[schema(required = false)]
-    pub tier_shares: BTreeMap<Tier, f64>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct DropKeys {
-    pub value: u64,
-    pub depth: f64,
+    pub tier_shares: TierShares,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -78,20 +68,14 @@ pub(super) struct WavesKeys {
     pub tile: String,
     pub correlation: Option<f64>,
     pub explains: bool,
-    pub starts: Vec<StartKeys>,
+    pub starts: Vec<Wave>,
     pub block_starts: Vec<u64>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct StartKeys {
-    pub value: u64,
-    pub waves: u64,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MeasuredKeys {
     pub value: u64,
-    pub time_us: f64,
+    pub time_us: Seconds,
     pub tflops_per_s: f64,
     pub stack: String,
 }
@@ -117,9 +101,9 @@ impl PointKeys {
                     bandwidth_fraction: model.bandwidth_fraction,
                     parameters: model.parameters,
                     head_dim: model.head_dim,
-                    memory_bytes: model.memory.bytes(),
+                    memory_bytes: model.memory,
                     fits: model.fits,
-                    tier_shares: Tier::ALL.into_iter().zip(model.tier_shares).collect(),
+                    tier_shares: model.tier_shares,
                 })
             }
         };
@@ -132,9 +116,9 @@ impl PointKeys {
         Self {
             value: point.value,
             alignment: (aligned > 0).then(|| 1 << aligned.trailing_zeros()),
-            time_us: point.time.micros(),
-            low_us: point.low.micros(),
-            high_us: point.high.micros(),
+            time_us: point.time,
+            low_us: point.low,
+            high_us: point.high,
             tflops_per_s: point.rate().flops_per_sec() / 1e12,
             model,
             waves: None,
@@ -149,33 +133,20 @@ impl PointKeys {
             Some(model) => [model.tokens_per_s_low, model.tokens_per_s, model.tokens_per_s_high],
             None => {
                 let rate = self.tflops_per_s;
-                let by = |time: f64| rate * self.time_us / time;
+                let by = |time: Seconds| rate * (self.time_us / time);
                 [by(self.high_us), rate, by(self.low_us)]
             }
         }
     }
 }
 
-impl From<&Drop> for DropKeys {
-    fn from(drop: &Drop) -> Self {
-        Self {
-            value: drop.value,
-            depth: drop.depth,
-        }
-    }
-}
-
 impl From<&Waves> for WavesKeys {
     fn from(waves: &Waves) -> Self {
-        let starts = waves.starts.iter().map(|start| StartKeys {
-            value: start.value,
-            waves: start.waves,
-        });
         Self {
             tile: waves.tile.name(),
             correlation: waves.fit,
             explains: waves.explains(),
-            starts: starts.collect(),
+            starts: waves.starts.clone(),
             block_starts: waves.block_starts.clone(),
         }
     }
@@ -186,7 +157,7 @@ impl From<&Measured> for MeasuredKeys {
         let rate = measured.op.flops() / measured.time;
         Self {
             value: measured.value,
-            time_us: measured.time.micros(),
+            time_us: measured.time,
             tflops_per_s: rate.flops_per_sec() / 1e12,
             stack: measured.stack.clone(),
         }

@@ -6,28 +6,14 @@ mod keys;
 
 mod text;
 
-use crate::arch::Architecture;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Workload};
 use crate::gpu::Gpu;
-use crate::ops::Op;
-use crate::ops::{Dtype, RouterLoad};
+use crate::ops::{Dtype, Op, RouterLoad};
 use crate::predict::estimate::Caveats;
-use crate::report::Basis;
-use crate::report::Warning;
 use crate::report::shape::Shape;
-use crate::report::sweep::keys::DropKeys;
-use crate::report::sweep::keys::MeasuredKeys;
-use crate::report::sweep::keys::PointKeys;
-use crate::report::sweep::keys::RangeKeys;
-use crate::report::sweep::keys::SkippedKeys;
-use crate::report::sweep::keys::WavesKeys;
-use crate::sweep::DROP;
-use crate::sweep::Point;
-use crate::sweep::Range;
-use crate::sweep::Rate;
-use crate::sweep::Subject;
-use crate::sweep::Sweep;
-use crate::sweep::drops;
+use crate::report::sweep::keys::{MeasuredKeys, PointKeys, RangeKeys, SkippedKeys, WavesKeys};
+use crate::report::{Basis, NamedGpu, Warning, joined};
+use crate::sweep::{DROP, Drop, Point, Range, Rate, Subject, Sweep, drops};
 use crate::units::Seconds;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,9 +22,7 @@ use utoipa::ToSchema;
 /// A predicted curve.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SweepReport {
-    gpu: String,
-    #[serde(skip)]
-    gpu_title: String,
+    gpu: NamedGpu,
     subject: String,
     dimension: String,
     range: RangeKeys,
@@ -56,11 +40,11 @@ pub struct SweepReport {
     drops_above: f64,
     /// The key of the points that falls at a drop.
     drops_of: &'static str,
-    drops: Vec<DropKeys>,
+    drops: Vec<Drop>,
     waves: Vec<WavesKeys>,
     measured: Vec<MeasuredKeys>,
     /// Where the measured rate falls; empty where more than one stack was measured.
-    measured_drops: Vec<DropKeys>,
+    measured_drops: Vec<Drop>,
     skipped: Vec<SkippedKeys>,
     caveats: Vec<Warning>,
 }
@@ -113,7 +97,7 @@ impl SweepReport {
         let curve = curve.map(|point| (point.value, (point.op.flops() / point.time).flops_per_sec()));
         Self {
             measured: measured.iter().map(MeasuredKeys::from).collect(),
-            measured_drops: drops(curve).iter().map(DropKeys::from).collect(),
+            measured_drops: drops(curve),
             ..Self::new(swept, subject, ends, sweep)
         }
     }
@@ -155,8 +139,7 @@ impl SweepReport {
         });
         let caveats = sweep.points.iter().map(|point| point.caveats);
         Self {
-            gpu: swept.gpu.name.clone(),
-            gpu_title: swept.gpu.title.clone(),
+            gpu: swept.gpu.into(),
             subject,
             range: RangeKeys {
                 start: swept.range.start(),
@@ -182,7 +165,7 @@ impl SweepReport {
                 (Rate::Arithmetic, Subject::Model(_)) => "mfu",
                 (Rate::Arithmetic, Subject::Operator(_)) => "tflops_per_s",
             },
-            drops: sweep.drops.iter().map(DropKeys::from).collect(),
+            drops: sweep.drops.clone(),
             waves: sweep.waves.iter().map(WavesKeys::from).collect(),
             measured: Vec::new(),
             measured_drops: Vec::new(),
@@ -241,17 +224,7 @@ impl SweepReport {
             };
             (!usual && self.last[key] == *value).then_some(named)
         });
-        words.collect::<Vec<_>>().join(", ")
-    }
-
-    /// What all predictions are based on, in words.
-    fn based_on(&self) -> String {
-        let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
-        if basis.is_empty() {
-            "a roofline, nothing learned".to_owned()
-        } else {
-            basis.join("; ")
-        }
+        joined(", ", words)
     }
 }
 

@@ -1,19 +1,10 @@
 //! A sweep as people read it: the curve thinned to a page, then where it falls and why.
 
-use crate::report::Report;
-use crate::report::grouped;
-use crate::report::percent;
-use crate::report::sweep::BANDWIDTH;
-use crate::report::sweep::SweepReport;
-use crate::report::sweep::keys::DropKeys;
-use crate::report::sweep::keys::ModelKeys;
-use crate::report::sweep::keys::PointKeys;
-use crate::report::sweep::keys::RangeKeys;
-use crate::report::table::{bad, left, right, table};
-use crate::report::tier_shares_text;
-use crate::report::tokens;
-use crate::units::Bytes;
-use crate::units::Seconds;
+use crate::report::sweep::keys::{ModelKeys, PointKeys, RangeKeys};
+use crate::report::sweep::{BANDWIDTH, SweepReport};
+use crate::report::table::{bad, dash, left, right, row, table};
+use crate::report::{Report, based_on, grouped, joined, named_lines, percent, tier_shares_text, tokens};
+use crate::sweep::Drop;
 use crate::units::significant;
 
 /// The most lines of the table.
@@ -38,16 +29,15 @@ impl SweepReport {
             None => format!("over {text}"),
         };
         format!(
-            "{} on {} ({}): {} {values}\n{}\n{}based on {}\n",
+            "{} on {}: {} {values}\n{}\n{}based on {}\n",
             self.subject,
-            self.gpu_title,
             self.gpu,
             self.dimension,
             self.constants(),
             self.framework
                 .as_ref()
                 .map_or_else(String::new, |name| format!("framework {name}; ")),
-            self.based_on()
+            based_on(&self.basis)
         )
     }
 
@@ -130,7 +120,7 @@ impl SweepReport {
         }));
         let caveats = self.caveats.iter();
         lines.extend(caveats.map(|warning| ("caveat", warning.text.to_owned())));
-        lines.iter().map(|(name, text)| format!("{name:<9} {text}\n")).collect()
+        named_lines(&lines)
     }
 
     /// Whether steps are bound by the traffic of the memory.
@@ -138,7 +128,7 @@ impl SweepReport {
         self.drops_of == BANDWIDTH
     }
 
-    fn drops_text(&self, rate: &str, drops: &[DropKeys]) -> String {
+    fn drops_text(&self, rate: &str, drops: &[Drop]) -> String {
         let above = percent(self.drops_above);
         if drops.is_empty() {
             return format!("the {rate} never falls by more than {above} from one point to the next");
@@ -150,7 +140,7 @@ impl SweepReport {
         let positions = deepest
             .iter()
             .map(|drop| format!("{} (-{})", drop.value, percent(drop.depth)));
-        let positions = positions.collect::<Vec<_>>().join(", ");
+        let positions = joined(", ", positions);
         let times = if drops.len() > POSITIONS {
             format!("{} times, most at", drops.len())
         } else {
@@ -162,13 +152,12 @@ impl SweepReport {
 
     fn model_cells(&self, point: &PointKeys, model: &ModelKeys) -> [String; 9] {
         let [low, rate, high] = point.rates().map(tokens);
-        let tiers = tier_shares_text(&model.tier_shares);
-        let memory = Bytes::from_bytes(model.memory_bytes);
-        [
-            point.value.to_string(),
-            point.aligned(),
+        let memory = model.memory_bytes;
+        row![
+            point.value,
+            dash(point.alignment),
             grouped(model.parameters),
-            Seconds::from_micros(point.time_us).to_string(),
+            point.time_us,
             rate,
             format!("{low} to {high}"),
             percent(if self.is_decoded() {
@@ -181,7 +170,7 @@ impl SweepReport {
             } else {
                 format!("{memory} {}", bad("DOES NOT FIT"))
             },
-            tiers,
+            tier_shares_text(model.tier_shares),
         ]
     }
 
@@ -211,8 +200,7 @@ impl SweepReport {
 
 /// The first values; how many more there are.
 fn listed(values: &[u64]) -> String {
-    let shown = values.iter().take(POSITIONS).map(u64::to_string);
-    let shown = shown.collect::<Vec<_>>().join(", ");
+    let shown = joined(", ", values.iter().take(POSITIONS));
     match values.len().saturating_sub(POSITIONS) {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -220,20 +208,15 @@ fn listed(values: &[u64]) -> String {
 }
 
 impl PointKeys {
-    fn aligned(&self) -> String {
-        self.alignment.map_or("-".to_owned(), |of| of.to_string())
-    }
-
     fn operator_cells(&self) -> [String; 7] {
-        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
-        [
-            self.value.to_string(),
-            self.aligned(),
-            time.to_string(),
-            format!("{low} to {high}"),
+        row![
+            self.value,
+            dash(self.alignment),
+            self.time_us,
+            format!("{} to {}", self.low_us, self.high_us),
             significant(self.tflops_per_s),
-            self.waves.map_or("-".to_owned(), |waves| waves.to_string()),
-            self.tier.to_string(),
+            dash(self.waves),
+            self.tier,
         ]
     }
 }

@@ -1,37 +1,22 @@
 //! Searched shapes as people read them.
 
+use super::{LifeKeys, LossKeys, OutcomeKeys, PointKeys, SearchReport, ServingKeys, ShapeKeys, SpeedKeys};
 use crate::arch::Dimension;
 use crate::loss::Evidence;
-use crate::loss::Reason;
-use crate::report::Report;
-use crate::report::grouped;
-use crate::report::percent;
-use crate::report::plan_text::{layout_text, recompute_text};
-use crate::report::plot::Axis;
-use crate::report::plot::Band;
-use crate::report::plot::Chart;
-use crate::report::plot::Series;
-use crate::report::search::OutcomeKeys;
-use crate::report::search::PointKeys;
-use crate::report::search::SearchReport;
-use crate::report::search::ShapeKeys;
-use crate::report::search::{LifeKeys, LossKeys, ServingKeys};
-use crate::report::signed;
-use crate::report::table::{bad, filled, good, left, right, table};
-use crate::report::tokens;
+use crate::report::plan::{layout_text, recompute_text};
+use crate::report::plot::{Axis, Band, Chart, GIB, Series};
+use crate::report::table::{bad, dash, filled, good, left, right, row, table};
+use crate::report::{Basis, Report, grouped, joined, percent, signed, tokens};
 use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective};
-use crate::units::Bytes;
 use crate::units::significant;
+use std::collections::BTreeSet;
 
 /// `ln` of the time from which the text says "never".
 const OUT_OF_SIGHT: f64 = 5.0;
 
 /// Points of the front that are shown; the document has all.
 const SHOWN: usize = 8;
-
-/// Bytes of one unit of the axis of memory.
-const GIB: f64 = (1_u64 << 30) as f64;
 
 impl Report for SearchReport {
     const LISTS: &'static [&'static str] = &["shapes"];
@@ -54,124 +39,73 @@ impl Report for SearchReport {
 impl SearchReport {
     /// Throughput against memory: the Pareto front, the recommended shapes, the baseline.
     pub fn chart(&self) -> Chart {
-        let axis = |label: &str, unit: &str| Axis {
-            label: label.to_owned(),
-            unit: unit.to_owned(),
-            log: false,
-        };
-        let series = |name: &str, points: Vec<(f64, f64, String)>| Series {
-            name: name.to_owned(),
-            labels: points.iter().map(|(.., label)| label.clone()).collect(),
-            points: points.iter().map(|(x, y, _)| (*x, *y)).collect(),
-        };
         let size = |layers: u64, hidden: u64| format!("{layers} x {hidden}");
         let every = self.every_shown();
-        let front = self.pareto_front.iter().enumerate().map(|(index, point)| {
-            let label = if index.is_multiple_of(every) {
-                size(point.shape.layers, point.shape.hidden)
-            } else {
-                String::new()
-            };
-            (point.memory_bytes / GIB, point.tokens_per_s_per_gpu, label)
-        });
-        let ranked = self.shapes.iter().map(|shape| {
-            let label = format!("#{}", shape.rank);
-            (shape.memory_bytes / GIB, shape.tokens_per_s_per_gpu, label)
-        });
+        let front = || self.pareto_front.iter();
+        let labels = front()
+            .enumerate()
+            .map(|(index, point)| match index.is_multiple_of(every) {
+                true => size(point.shape.layers, point.shape.hidden),
+                false => String::new(),
+            });
+        let front = front().map(|point| (point.memory_bytes.bytes() / GIB, point.tokens_per_s_per_gpu));
+        let place = |speed: &SpeedKeys| (speed.memory_bytes.bytes() / GIB, speed.tokens_per_s_per_gpu);
+        let ranked = self.shapes.iter().map(|shape| place(&shape.speed));
+        let ranks = self.shapes.iter().map(|shape| format!("#{}", shape.rank));
         let baseline = &self.baseline;
-        let published = (
-            baseline.memory_bytes / GIB,
-            baseline.tokens_per_s_per_gpu,
-            baseline.shape.name.clone(),
-        );
         Chart {
-            title: format!(
-                "Shapes of {} parameters on {}",
-                grouped(self.request.parameters),
-                self.gpu_title
-            ),
+            title: format!("Shapes of {}", self.subject()),
             subtitle: format!("{}; points are layers x hidden size", self.workload),
-            x: axis("memory per GPU", "GiB"),
-            y: axis("throughput per GPU", "tokens/s"),
-            band: None,
-            lines: Vec::new(),
+            x: Axis::linear("memory per GPU", "GiB"),
+            y: Axis::linear("throughput per GPU", "tokens/s"),
             points: vec![
-                series("Pareto front", front.collect()),
-                series("recommended", ranked.collect()),
-                series("baseline", vec![published]),
+                Series::new("Pareto front", front).labelled(labels),
+                Series::new("recommended", ranked).labelled(ranks),
+                Series::new("baseline", [place(&baseline.speed)]).labelled([baseline.shape.name.clone()]),
             ],
-            marks: Vec::new(),
-            areas: Vec::new(),
+            ..Chart::default()
         }
+    }
+
+    fn subject(&self) -> String {
+        format!("{} parameters on {}", grouped(self.request.parameters), self.gpu.title)
     }
 
     /// Throughput against loss: the recommended shapes with their bands, the Pareto front, the baseline.
     pub fn loss_chart(&self) -> Chart {
-        let mut known: Vec<_> = self
-            .shapes
-            .iter()
-            .filter_map(|shape| {
-                let LossKeys {
-                    difference_mnat,
-                    low_mnat,
-                    high_mnat,
-                    ..
-                } = shape.loss;
-                let loss = [difference_mnat?, low_mnat?, high_mnat?];
-                Some((shape.tokens_per_s_per_gpu, loss, format!("#{}", shape.rank)))
-            })
-            .collect();
+        let known = self.shapes.iter().filter_map(|shape| {
+            let loss = &shape.loss;
+            let loss = [loss.difference_mnat?, loss.low_mnat?, loss.high_mnat?];
+            Some((shape.speed.tokens_per_s_per_gpu, loss, format!("#{}", shape.rank)))
+        });
+        let mut known: Vec<_> = known.collect();
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let middles = || known.iter().map(|(x, [middle, ..], _)| (*x, *middle));
         let front = self.pareto_front.iter();
         let front = front.filter_map(|point| Some((point.tokens_per_s_per_gpu, point.loss.difference_mnat?)));
         let baseline = &self.baseline;
-        let axis = |label: &str, unit: &str| Axis {
-            label: label.to_owned(),
-            unit: unit.to_owned(),
-            log: false,
-        };
         Chart {
-            title: format!(
-                "Throughput and loss of shapes of {} parameters on {}",
-                grouped(self.request.parameters),
-                self.gpu_title
-            ),
+            title: format!("Throughput and loss of shapes of {}", self.subject()),
             subtitle: format!(
                 "{}\nloss over {}'s proportions at equal parameters after {} billion tokens",
                 self.workload,
                 baseline.shape.name,
                 significant(self.request.tokens / 1e9)
             ),
-            x: axis("throughput per GPU", "tokens/s"),
-            y: axis("loss over the baseline", "10^-3 nats"),
+            x: Axis::linear("throughput per GPU", "tokens/s"),
+            y: Axis::linear("loss over the baseline", "10^-3 nats"),
             band: Some(Band {
                 name: "90 % band".to_owned(),
                 points: known.iter().map(|(x, [_, low, high], _)| (*x, *low, *high)).collect(),
             }),
-            lines: vec![Series {
-                name: "recommended".to_owned(),
-                points: known.iter().map(|(x, [middle, ..], _)| (*x, *middle)).collect(),
-                labels: Vec::new(),
-            }],
+            lines: vec![Series::new("recommended", middles())],
             points: vec![
-                Series {
-                    name: "Pareto front".to_owned(),
-                    points: front.collect(),
-                    labels: Vec::new(),
-                },
-                Series {
-                    name: "rank".to_owned(),
-                    points: known.iter().map(|(x, [middle, ..], _)| (*x, *middle)).collect(),
-                    labels: known.iter().map(|(.., label)| label.clone()).collect(),
-                },
-                Series {
-                    name: "baseline".to_owned(),
-                    points: vec![(baseline.tokens_per_s_per_gpu, 0.0)],
-                    labels: vec![baseline.shape.name.clone()],
-                },
+                Series::new("Pareto front", front),
+                Series::new("rank", middles()).labelled(known.iter().map(|(.., label)| label.clone())),
+                Series::new("baseline", [(baseline.speed.tokens_per_s_per_gpu, 0.0)])
+                    .labelled([baseline.shape.name.clone()]),
             ],
-            marks: Vec::new(),
-            areas: Vec::new(),
+            ..Chart::default()
         }
     }
 
@@ -179,12 +113,11 @@ impl SearchReport {
         let (request, baseline) = (&self.request, &self.baseline);
         let mut lines = vec![
             format!(
-                "{} {} parameters within {}, vocabulary {}, on {} ({})",
+                "{} {} parameters within {}, vocabulary {}, on {}",
                 grouped(request.parameters),
                 request.count,
                 percent(request.tolerance),
                 grouped(request.vocab),
-                self.gpu_title,
                 self.gpu
             ),
             self.workload.to_string(),
@@ -232,7 +165,7 @@ impl SearchReport {
             lines.push(format!("a query of a windowed layer sees {} keys", grouped(size)));
         }
         if !request.relaxed.is_empty() {
-            lines.push(format!("relaxed: {}", request.relaxed.join(", ")));
+            lines.push(format!("relaxed: {}", joined(", ", &request.relaxed)));
         }
         let active = match self.shapes.first().and_then(|shape| shape.shape.experts) {
             Some(_) => "active ",
@@ -244,8 +177,8 @@ impl SearchReport {
                 baseline.shape.name,
                 grouped(baseline.shape.parameters),
                 baseline.shape.vocab,
-                tokens(baseline.tokens_per_s_per_gpu),
-                percent(baseline.mfu),
+                tokens(baseline.speed.tokens_per_s_per_gpu),
+                percent(baseline.speed.mfu),
                 if baseline.fits { String::new() } else { format!(", {}", bad("does not fit")) },
             ),
             true => format!(
@@ -272,8 +205,8 @@ impl SearchReport {
                 percent(gap)
             ))
         ));
-        let basis: Vec<_> = self.basis.iter().map(super::Basis::text).collect();
-        lines.push(format!("framework {}; based on {}", self.framework, basis.join("; ")));
+        let basis = joined("; ", self.basis.iter().map(Basis::text));
+        lines.push(format!("framework {}; based on {basis}", self.framework));
         lines.join("\n") + "\n"
     }
 
@@ -335,10 +268,10 @@ impl SearchReport {
         let first = self.shapes.first().and_then(|shape| shape.outcome.as_ref());
         let losses = first.map(|outcome| {
             let each = outcome.loss_nats.iter();
-            let each: Vec<_> = each.map(|(law, nats)| format!("{nats:.3} by {law}")).collect();
+            let each = each.map(|(law, nats)| format!("{nats:.3} by {law}"));
             format!(
                 "Loss of the first, nats per token, each on the scale of its law's data and tokenizer: {}.\n",
-                each.join(", ")
+                joined(", ", each)
             )
         });
         let serving = first
@@ -390,16 +323,13 @@ impl SearchReport {
                     || if is_time { "not reached" } else { "none left" }.to_owned(),
                     |tokens| format!("{}B", significant(tokens / 1e9)),
                 ),
-                outcome
-                    .tokens
-                    .and(outcome.gpu_hours)
-                    .map_or_else(|| "-".to_owned(), significant),
+                dash(outcome.tokens.and(outcome.gpu_hours).map(significant)),
                 hours(|one| one.gpu_hours).unwrap_or_default(),
                 ends.map(Option::unwrap_or_default).join(" to ").trim().to_owned(),
                 serving.map(price).unwrap_or_default(),
                 match is_best {
                     true => "best".to_owned(),
-                    false if outcome.tokens.is_none() && !is_time => none(),
+                    false if outcome.tokens.is_none() && !is_time => "-".to_owned(),
                     false => format!(
                         "{} ({} to {})",
                         value(outcome.behind),
@@ -418,7 +348,7 @@ impl SearchReport {
     fn ranking(&self) -> String {
         let split = match self.sharded {
             true => "layout".to_owned(),
-            false => self.split().map(Dimension::name).collect::<Vec<_>>().join(" x "),
+            false => joined(" x ", self.split()),
         };
         let mixed = self.shapes.iter().any(|shape| shape.shape.experts.is_some());
         let (width, parameters) = match mixed {
@@ -458,10 +388,7 @@ impl SearchReport {
                     }
                     parts.join(", ")
                 }
-                None => {
-                    let parts = self.split().map(|part| shape.workload[&part].to_string());
-                    parts.collect::<Vec<_>>().join(" x ")
-                }
+                None => joined(" x ", self.split().map(|part| shape.workload[&part])),
             };
             cells(shape, split)
         });
@@ -492,14 +419,11 @@ impl SearchReport {
             lines.push(self.fastest_sentence());
         }
         if let Some(first) = self.shapes.first() {
-            let parts: Vec<_> = first
-                .won
-                .iter()
-                .map(|role| format!("{} {}", role.role.replace('_', " "), signed(role.time_change)))
-                .collect();
+            let parts = first.won.iter();
+            let parts = parts.map(|role| format!("{} {}", role.role.replace('_', " "), signed(role.time_change)));
             lines.push(format!(
                 "What won the time of the first (share of the baseline's, at equal parameters): {}.",
-                parts.join(", ")
+                joined(", ", parts)
             ));
             lines.push(format!("Rules it meets: {}.", first.rules_met.join(", ")));
             if !first.rules_broken.is_empty() {
@@ -511,11 +435,10 @@ impl SearchReport {
         }
         lines.push(self.loss_sentence());
         let shapes = self.shapes.iter().filter(|shape| shape.loss.recalls_less);
-        let ranks: Vec<_> = shapes.map(|shape| shape.rank.to_string()).collect();
+        let ranks = joined(", ", shapes.map(|shape| shape.rank));
         if !ranks.is_empty() {
             lines.push(format!(
-                "Warning: fewer layers see all keys in {} than in the baseline: they may recall worse from far back, which a loss does not show.",
-                ranks.join(", ")
+                "Warning: fewer layers see all keys in {ranks} than in the baseline: they may recall worse from far back, which a loss does not show."
             ));
         }
         for shape in &self.shapes {
@@ -614,13 +537,9 @@ impl SearchReport {
         }
         let reasons = |wanted: Evidence| {
             let all = self.shapes.iter().flat_map(|shape| &shape.loss.reasons);
-            let mut names: Vec<&str> = all
-                .filter(|reason| reason.evidence() == wanted)
-                .map(|reason: &Reason| reason.words())
-                .collect();
-            names.sort_unstable();
-            names.dedup();
-            (!names.is_empty()).then(|| names.join(", "))
+            let names = all.filter(|reason| reason.evidence() == wanted);
+            let names: BTreeSet<&str> = names.map(|reason| reason.words()).collect();
+            (!names.is_empty()).then(|| joined(", ", names))
         };
         for (evidence, text) in [
             (
@@ -660,17 +579,14 @@ impl SearchReport {
         ];
         let rows = self.elsewhere.iter().map(|place| {
             let linear = place.linear_share.map(|share| format!(", {} linear", percent(share)));
-            let (gpu, dtype) = (
-                place.gpu.clone(),
-                format!("{}{}", place.dtype, linear.unwrap_or_default()),
-            );
+            let dtype = format!("{}{}", place.dtype, linear.unwrap_or_default());
             let Some(best) = &place.best else {
-                let refused = place.refused.clone().unwrap_or_default();
-                return [gpu, dtype, refused, none(), none(), none(), none(), none(), none()];
+                let refused = place.refused.as_deref().unwrap_or_default();
+                return row![place.gpu, dtype, refused, "-", "-", "-", "-", "-", "-"];
             };
             let shape = &best.shape;
-            [
-                gpu,
+            row![
+                place.gpu,
                 dtype,
                 format!(
                     "{} layers of {}, {} heads ({} kv) of {}, d_ff {}",
@@ -683,10 +599,10 @@ impl SearchReport {
                 ),
                 tokens(best.tokens_per_s_per_gpu),
                 percent(best.mfu),
-                Bytes::from_bytes(best.memory_bytes).to_string(),
+                best.memory_bytes,
                 gain_text(best.gain),
                 best.loss.cell(),
-                best.format_loss.as_ref().map_or_else(none, LossKeys::cell),
+                dash(best.format_loss.as_ref().map(LossKeys::cell)),
             ]
         });
         table(headings, rows)
@@ -702,10 +618,10 @@ impl SearchReport {
         ];
         let points = self.pareto_front.iter().step_by(self.every_shown());
         let shown = points.map(|point| {
-            [
+            row![
                 dimensions(point),
                 tokens(point.tokens_per_s_per_gpu),
-                Bytes::from_bytes(point.memory_bytes).to_string(),
+                point.memory_bytes,
                 point.loss.cell(),
                 format!("{:.2}", point.centre_distance),
             ]
@@ -743,9 +659,9 @@ impl ServingKeys {
         let latency = engine.request.as_ref().map(|request| {
             format!(
                 "first token after {} ms{}, each further one after {} ms{}",
-                significant(request.ttft_us / 1e3),
+                significant(request.ttft_us.millis()),
                 kept(request.ttft_kept_probability),
-                significant(request.tpot_us.unwrap_or_default() / 1e3),
+                significant(request.tpot_us.unwrap_or_default().millis()),
                 kept(request.tpot_kept_probability),
             )
         });
@@ -763,15 +679,11 @@ impl ServingKeys {
     }
 }
 
-fn none() -> String {
-    "-".to_owned()
-}
-
 fn gain_text(gain: Option<f64>) -> String {
-    gain.map_or_else(none, |gain| match gain < 0.0 {
+    dash(gain.map(|gain| match gain < 0.0 {
         true => bad(&signed(gain)),
         false => good(&signed(gain)),
-    })
+    }))
 }
 
 /// `0.93`.
@@ -780,36 +692,36 @@ fn ratio(value: f64) -> String {
 }
 
 fn cells(shape: &ShapeKeys, split: String) -> [String; 20] {
-    let arch = &shape.shape;
-    let gpus = shape.tokens_per_s / shape.tokens_per_s_per_gpu;
-    [
-        shape.rank.to_string(),
-        shape.tie_group.to_string(),
+    let (arch, speed) = (&shape.shape, &shape.speed);
+    let gpus = speed.tokens_per_s / speed.tokens_per_s_per_gpu;
+    row![
+        shape.rank,
+        shape.tie_group,
         arch.layers_text(),
-        arch.hidden.to_string(),
-        arch.heads.to_string(),
+        arch.hidden,
+        arch.heads,
         arch.keys_text(),
-        arch.head_dim.to_string(),
+        arch.head_dim,
         arch.inner_width(),
-        arch.vocab.to_string(),
+        arch.vocab,
         match arch.active_parameters {
             Some(active) => format!("{} ({})", billions(arch.parameters), billions(active)),
             None => billions(arch.parameters),
         },
-        shape.workload[&Dimension::Batch].to_string(),
+        shape.workload[&Dimension::Batch],
         split,
-        tokens(shape.tokens_per_s_per_gpu),
+        tokens(speed.tokens_per_s_per_gpu),
         format!(
             "{} to {}",
-            tokens(shape.tokens_per_s_low / gpus),
-            tokens(shape.tokens_per_s_high / gpus)
+            tokens(speed.tokens_per_s_low / gpus),
+            tokens(speed.tokens_per_s_high / gpus)
         ),
-        percent(shape.mfu),
-        Bytes::from_bytes(shape.memory_bytes).to_string(),
+        percent(speed.mfu),
+        speed.memory_bytes,
         gain_text(shape.gain),
-        shape.gpu_time_to_equal_loss.map_or_else(none, ratio),
+        dash(shape.gpu_time_to_equal_loss.map(ratio)),
         shape.loss.cell(),
-        shape.nearest_model.clone(),
+        shape.nearest_model,
     ]
 }
 

@@ -1,36 +1,22 @@
 //! The answer to `predict model`: every operator, then what the step adds up to.
 
-use crate::arch::Architecture;
-use crate::arch::AttentionKernel;
-use crate::arch::Loss;
-use crate::arch::MemoryVerdict;
-use crate::arch::Offload;
-use crate::arch::Peak;
-use crate::arch::Phase;
-use crate::arch::Recompute;
-use crate::arch::Workload;
-use crate::arch::host_traffic;
-use crate::arch::parameters;
+mod text;
+
+use crate::arch::{
+    Architecture, AttentionKernel, Loss, MemoryVerdict, Offload, Peak, Phase, Recompute, Workload, host_traffic,
+    parameters,
+};
 use crate::error::Result;
 use crate::framework::{Fit, Framework, Gap, Subject};
 use crate::ops::Op;
 use crate::plan::Remedy;
 use crate::predict::Predictor;
-use crate::predict::estimate::Caveat;
-use crate::predict::estimate::Tier;
-use crate::predict::step::Line;
-use crate::predict::step::Rest;
-use crate::predict::step::StepEstimate;
-use crate::report::Basis;
-use crate::report::Warning;
-use crate::report::grouped;
-use crate::report::percent;
+use crate::predict::estimate::{Caveat, Tier, TierShares};
+use crate::predict::step::{Line, Rest, StepEstimate};
 use crate::report::plan::{RunKeys, usd_per_million_tokens};
 use crate::report::shape::Shape;
-use crate::units::Bytes;
-use crate::units::Flops;
-use crate::units::Seconds;
-use crate::units::significant;
+use crate::report::{Basis, NamedGpu, Warning, grouped, joined, percent};
+use crate::units::{Bytes, BytesPerSecond, Flops, Seconds, significant};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
@@ -38,81 +24,79 @@ use utoipa::ToSchema;
 /// One predicted step of a model.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepReport {
-    pub(super) gpu: String,
-    #[serde(skip)]
-    pub(super) gpu_title: String,
+    pub(super) gpu: NamedGpu,
     pub(super) model: String,
-    pub(super) parameters: u64,
+    parameters: u64,
     /// Those that are trained, where adapters alone are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) trained_parameters: Option<u64>,
+    trained_parameters: Option<u64>,
     pub(super) workload: Workload,
-    pub(super) framework: FrameworkKeys,
-    pub(super) basis: Vec<Basis>,
-    pub(super) time_us: f64,
-    pub(super) low_us: f64,
-    pub(super) high_us: f64,
+    framework: FrameworkKeys,
+    basis: Vec<Basis>,
+    time_us: Seconds,
+    low_us: Seconds,
+    high_us: Seconds,
     /// Those that a replica trains on, reads or, on average, makes.
     #[serde(serialize_with = "whole")]
-    pub(super) tokens: f64,
+    tokens: f64,
     /// What drafts bring, where a decoding step verifies any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) speculation: Option<SpeculationKeys>,
-    pub(super) tokens_per_s: f64,
-    pub(super) tokens_per_s_low: f64,
-    pub(super) tokens_per_s_high: f64,
-    pub(super) tokens_per_s_per_gpu: f64,
-    pub(super) tokens_per_s_of_all_gpus: f64,
-    pub(super) model_flops: f64,
+    speculation: Option<SpeculationKeys>,
+    tokens_per_s: f64,
+    tokens_per_s_low: f64,
+    tokens_per_s_high: f64,
+    tokens_per_s_per_gpu: f64,
+    tokens_per_s_of_all_gpus: f64,
+    model_flops: Flops,
     /// Share of the dense peak that the arithmetic of the model reaches: without what a causal mask leaves out, without
     /// recomputation.
-    pub(super) mfu: f64,
+    mfu: f64,
     /// The same with the whole square of attention, as PaLM and Megatron publish it; above 1 in long causal sequences.
-    pub(super) mfu_full_attention: f64,
+    mfu_full_attention: f64,
     /// Share of the dense peak that executed FLOPs reach: causal attention without what it masks, recomputation counted.
-    pub(super) hfu: f64,
-    pub(super) gpus: u64,
-    pub(super) gpus_per_replica: u64,
-    pub(super) lanes: BTreeMap<Lane, LaneKeys>,
+    hfu: f64,
+    gpus: u64,
+    gpus_per_replica: u64,
+    lanes: BTreeMap<Lane, LaneKeys>,
     /// What the whole run takes, where its tokens are given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) run: Option<RunKeys>,
+    run: Option<RunKeys>,
     /// What a million tokens cost, where a price is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) usd_per_million_tokens: Option<f64>,
-    pub(super) memory: MemoryKeys,
+    usd_per_million_tokens: Option<f64>,
+    memory: MemoryKeys,
     /// What is kept in host memory, where anything is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) offload: Option<OffloadKeys>,
-    pub(super) tier: Tier,
-    pub(super) tier_shares: BTreeMap<Tier, f64>,
-    pub(super) caveats: Vec<SharedWarning>,
+    offload: Option<OffloadKeys>,
+    tier: Tier,
+    tier_shares: TierShares,
+    caveats: Vec<SharedWarning>,
     /// What the config says beyond the shape that was timed, and what the model that was asked does not know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) notes: Vec<String>,
+    notes: Vec<String>,
     /// How many of them are about the format of the weights; they are printed before the verdict.
     #[serde(skip)]
-    pub(super) format_notes: usize,
+    format_notes: usize,
     pub(super) lines: Vec<StepLine>,
     /// The dense peak in TFLOP/s and the bandwidth of the memory in TB/s.
     #[serde(skip)]
     pub(super) roof: [f64; 2],
     /// What the time holds besides the lines: both together are `time_us`.
-    pub(super) rest: Vec<RestLine>,
+    rest: Vec<RestLine>,
 }
 
 /// What drafts of tokens bring and take.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct SpeculationKeys {
+struct SpeculationKeys {
     /// The share of drafted tokens that is kept, each given those before it.
-    pub acceptance: f64,
+    acceptance: f64,
     /// Whether that is what is usual and not what was asked.
-    pub is_assumed: bool,
+    is_assumed: bool,
     /// Tokens that a step gives a sequence.
-    pub tokens_per_step: f64,
-    pub time_per_token_us: f64,
+    tokens_per_step: f64,
+    time_per_token_us: Seconds,
     /// The share of the time in which tokens are drafted.
-    pub draft_share: f64,
+    draft_share: f64,
 }
 
 /// A count as a whole number where it is one.
@@ -144,7 +128,7 @@ named_enum! {
 /// The time of one lane and its share of the step.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct LaneKeys {
-    pub time_us: f64,
+    time_us: Seconds,
     pub share: f64,
 }
 
@@ -152,69 +136,69 @@ pub(super) struct LaneKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct FrameworkKeys {
     pub name: String,
-    pub title: String,
+    title: String,
     /// Whether it was assumed because none was named.
-    pub assumed: bool,
+    assumed: bool,
     /// Bandwidth between nodes of one GPU.
-    pub network_bytes_per_s: f64,
+    network_bytes_per_s: BytesPerSecond,
     /// Its errors on runs kept out of the fit of its constants: those of this kind of step, on GPUs of this generation, of at
     /// least a quarter of the length; `None` if there are no such runs.
-    pub fit: Option<Fit>,
+    fit: Option<Fit>,
     /// Compared runs that cover this step, or why none does; absent if the framework was compared with no run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub evidence: Option<String>,
+    evidence: Option<String>,
 }
 
 /// What a GPU keeps in the memory of its host, and how fast it reaches that.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct OffloadKeys {
-    pub kept_bytes: f64,
+struct OffloadKeys {
+    kept_bytes: Bytes,
     /// Bandwidth of the link to the host, one direction.
-    pub host_bandwidth_bytes_per_s: f64,
+    host_bandwidth_bytes_per_s: BytesPerSecond,
     /// Bandwidth of host memory for one GPU.
-    pub host_memory_bandwidth_bytes_per_s: f64,
+    host_memory_bandwidth_bytes_per_s: BytesPerSecond,
 }
 
 /// Memory of the fullest GPU.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct MemoryKeys {
-    pub parts_bytes: BTreeMap<&'static str, f64>,
-    pub memory_bytes: f64,
-    pub capacity_bytes: f64,
-    pub fits: bool,
+struct MemoryKeys {
+    parts_bytes: BTreeMap<&'static str, Bytes>,
+    memory_bytes: Bytes,
+    capacity_bytes: Bytes,
+    fits: bool,
     /// `fits`, `tight` or `does_not_fit`.
-    pub verdict: MemoryVerdict,
+    verdict: MemoryVerdict,
     /// What training likely takes of the GPU: live bytes, and those that the allocator caches or cannot use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reserved_bytes: Option<f64>,
+    reserved_bytes: Option<Bytes>,
     /// When training takes most.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak: Option<Peak>,
+    peak: Option<Peak>,
     /// How the loss is computed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Loss>,
+    loss: Option<Loss>,
     /// Bytes of an accumulated gradient.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_per_gradient: Option<f64>,
+    bytes_per_gradient: Option<f64>,
     /// The nearest workload that fits, where this one does not and there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub remedy: Option<RemedyKeys>,
+    remedy: Option<RemedyKeys>,
 }
 
 /// The nearest workload that fits.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct RemedyKeys {
-    pub workload: Workload,
-    pub gpus: u64,
-    pub memory_bytes: f64,
+struct RemedyKeys {
+    workload: Workload,
+    gpus: u64,
+    memory_bytes: Bytes,
 }
 
 /// A warning and how much of the time it touches.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct SharedWarning {
     #[serde(flatten)]
-    pub warning: Warning,
-    pub time_share: f64,
+    warning: Warning,
+    time_share: f64,
 }
 
 impl SharedWarning {
@@ -242,47 +226,47 @@ impl SharedWarning {
 
 /// What the time of a step holds besides its operators.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct RestLine {
-    pub role: Rest,
-    pub count: u64,
-    pub each_us: f64,
+struct RestLine {
+    role: Rest,
+    count: u64,
+    each_us: Seconds,
     /// Negative where time is saved.
-    pub time_us: f64,
-    pub share: f64,
+    time_us: Seconds,
+    share: f64,
 }
 
 /// One operator of the step.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct StepLine {
-    pub label: String,
+    label: String,
     pub role: &'static str,
-    pub phase: Phase,
-    pub op: Shape,
+    phase: Phase,
+    op: Shape,
     #[serde(skip)]
-    pub shown: String,
+    shown: String,
     /// What lines of one role must share to be shown as one.
     #[serde(skip)]
-    pub kind: KernelKind,
-    pub count: u64,
+    kind: KernelKind,
+    count: u64,
     /// What one call takes in this step; of traffic the part that shows. Times `count` it is `time_us`.
-    pub each_us: f64,
-    pub each_low_us: f64,
-    pub each_high_us: f64,
+    each_us: Seconds,
+    each_low_us: Seconds,
+    each_high_us: Seconds,
     /// Time of one call as the operator alone is predicted, without the constants of the framework.
-    pub alone_us: f64,
-    pub time_us: f64,
+    alone_us: Seconds,
+    pub time_us: Seconds,
     pub share: f64,
-    pub flops: f64,
+    pub flops: Flops,
     /// Least traffic of the device memory.
-    pub bytes: f64,
+    pub bytes: Bytes,
     pub tflops_per_s: f64,
-    pub tier: Tier,
-    pub caveats: Vec<Caveat>,
+    tier: Tier,
+    caveats: Vec<Caveat>,
 }
 
 /// Distinguishes kernels of one role: windows of attention, patterns of collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KernelKind {
+enum KernelKind {
     Product,
     Attention { window: u64 },
     Memory,
@@ -291,7 +275,7 @@ pub(super) enum KernelKind {
 
 impl KernelKind {
     /// Whether a rate of arithmetic says anything: the others wait for memory or for links.
-    pub(super) const fn computes(self) -> bool {
+    const fn computes(self) -> bool {
         matches!(self, Self::Product | Self::Attention { .. })
     }
 
@@ -317,7 +301,7 @@ impl FrameworkKeys {
             name: framework.name.clone(),
             title: framework.title.clone(),
             assumed: predictor.assumes_framework(),
-            network_bytes_per_s: predictor.gpu().network_bandwidth().bytes_per_sec(),
+            network_bytes_per_s: predictor.gpu().network_bandwidth(),
             fit: compared.and_then(|(fit, _)| fit),
             evidence,
         })
@@ -332,7 +316,7 @@ impl FrameworkKeys {
             ""
         };
         let network = if network {
-            let gigabits = self.network_bytes_per_s * 8e-9;
+            let gigabits = self.network_bytes_per_s.bytes_per_sec() * 8e-9;
             format!("; {} Gb/s between nodes a GPU", significant(gigabits))
         } else {
             String::new()
@@ -343,7 +327,7 @@ impl FrameworkKeys {
 
 /// `41 of training_steps on h100, h200, up to 8,192 tokens: median 2.1 % off, …`, or why no run covers the step.
 fn evidence_text(framework: &Framework, subject: &Subject, fit: Option<&Fit>, gaps: &[Gap]) -> String {
-    let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
+    let list = |names: &BTreeSet<String>| joined(", ", names);
     let all = &framework.fits[&subject.kind];
     if let Some(fit) = fit {
         let group = fit.groups.first();
@@ -394,7 +378,7 @@ impl LaneKeys {
     pub(super) fn of(step: &StepEstimate) -> BTreeMap<Lane, Self> {
         let shares = Lane::ALL.into_iter().zip(step.lane_shares());
         let keys = shares.map(|(lane, share)| {
-            let time_us = step.time.micros() * share;
+            let time_us = step.time * share;
             (lane, Self { time_us, share })
         });
         keys.collect()
@@ -405,7 +389,7 @@ impl StepReport {
     /// The same with what a run of so many tokens takes, at this price of a GPU for an hour.
     #[must_use]
     pub fn with_cost(mut self, tokens: Option<f64>, usd_per_gpu_hour: Option<f64>) -> Self {
-        let times = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
+        let times = [self.time_us, self.low_us, self.high_us];
         self.run = tokens.map(|tokens| RunKeys::new(tokens, &self.workload, times, usd_per_gpu_hour));
         let rate = self.tokens_per_s_of_all_gpus;
         self.usd_per_million_tokens = usd_per_million_tokens(usd_per_gpu_hour, self.gpus, rate);
@@ -418,7 +402,7 @@ impl StepReport {
         self.memory.remedy = remedy.map(|remedy| RemedyKeys {
             workload: remedy.workload,
             gpus: remedy.workload.gpus(),
-            memory_bytes: remedy.memory.total().bytes(),
+            memory_bytes: remedy.memory.total(),
         });
         self
     }
@@ -449,26 +433,24 @@ impl StepReport {
         let executed: f64 = matrices.map(|line| line.item.flops().flops()).sum();
         let peak = gpu.nearest_peak(workload.dtype);
         let practice = &predictor.framework(workload.mode)?.practice;
-        let trained = |bytes: f64| workload.trains().then_some(bytes);
         Ok(Self {
             hfu: Flops::from_flops(executed) / step.time / peak,
-            gpu: gpu.name.clone(),
-            gpu_title: gpu.title.clone(),
+            gpu: gpu.into(),
             model: architecture.name.clone(),
             parameters: parameters(architecture).total,
             trained_parameters: workload.adapter_parameters(architecture),
             workload: *workload,
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
             basis,
-            time_us: step.time.micros(),
-            low_us: step.low.micros(),
-            high_us: step.high.micros(),
+            time_us: step.time,
+            low_us: step.low,
+            high_us: step.high,
             tokens: step.tokens,
             speculation: workload.accepted().map(|(acceptance, is_assumed)| SpeculationKeys {
                 acceptance,
                 is_assumed,
                 tokens_per_step: workload.kept_tokens(),
-                time_per_token_us: step.time.micros() / workload.kept_tokens(),
+                time_per_token_us: step.time / workload.kept_tokens(),
                 draft_share: step.drafting() / step.time,
             }),
             tokens_per_s: step.tokens_per_s,
@@ -476,7 +458,7 @@ impl StepReport {
             tokens_per_s_high: step.tokens_per_s_high,
             tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
             tokens_per_s_of_all_gpus: step.tokens_per_s * workload.dp as f64,
-            model_flops: step.model_flops.flops(),
+            model_flops: step.model_flops,
             mfu: step.mfu,
             mfu_full_attention: step.mfu_full_attention,
             gpus: workload.gpus(),
@@ -485,24 +467,24 @@ impl StepReport {
             usd_per_million_tokens: None,
             gpus_per_replica: step.gpus_per_replica,
             memory: MemoryKeys {
-                parts_bytes: step.memory.parts().map(|(name, part)| (name, part.bytes())).into(),
-                memory_bytes: step.memory.total().bytes(),
-                capacity_bytes: gpu.memory().bytes(),
+                parts_bytes: step.memory.parts().into(),
+                memory_bytes: step.memory.total(),
+                capacity_bytes: gpu.memory(),
                 fits: step.fits,
                 verdict: step.memory.verdict(gpu),
-                reserved_bytes: trained(step.memory.reserved().bytes()),
+                reserved_bytes: workload.trains().then(|| step.memory.reserved()),
                 peak: workload.trains().then_some(step.memory.peak),
                 loss: workload.trains().then(|| practice.loss(workload)),
-                bytes_per_gradient: trained(practice.gradient_bytes(workload)),
+                bytes_per_gradient: workload.trains().then(|| practice.gradient_bytes(workload)),
                 remedy: None,
             },
             offload: (workload.offload != Offload::None).then(|| OffloadKeys {
-                kept_bytes: host_traffic(architecture, workload).kept.bytes(),
-                host_bandwidth_bytes_per_s: gpu.host_bandwidth().map_or(0.0, |link| link.bytes_per_sec()),
-                host_memory_bandwidth_bytes_per_s: gpu.host_memory_bandwidth().bytes_per_sec(),
+                kept_bytes: host_traffic(architecture, workload).kept,
+                host_bandwidth_bytes_per_s: gpu.host_bandwidth().unwrap_or_default(),
+                host_memory_bandwidth_bytes_per_s: gpu.host_memory_bandwidth(),
             }),
             tier: step.main_tier(),
-            tier_shares: Tier::ALL.into_iter().zip(step.tier_shares).collect(),
+            tier_shares: step.tier_shares,
             caveats: SharedWarning::sorted(step.caveats.iter(), touched),
             format_notes: architecture.stated.format_note(workload).iter().count(),
             notes: architecture
@@ -519,8 +501,8 @@ impl StepReport {
                 .map(|(role, time)| RestLine {
                     role,
                     count: 1,
-                    each_us: time.micros(),
-                    time_us: time.micros(),
+                    each_us: time,
+                    time_us: time,
                     share: time / step.time,
                 })
                 .collect(),
@@ -568,14 +550,14 @@ impl StepLine {
             shown: line.item.op.to_string(),
             kind: KernelKind::of(&line.item.op),
             count: line.item.count,
-            each_us: each.micros(),
-            each_low_us: line.each.low().micros() * scale,
-            each_high_us: line.each.high().micros() * scale,
-            alone_us: line.each.time.micros(),
-            time_us: line.own.micros(),
+            each_us: each,
+            each_low_us: line.each.low() * scale,
+            each_high_us: line.each.high() * scale,
+            alone_us: line.each.time,
+            time_us: line.own,
             share: line.own / step,
-            flops: flops.flops(),
-            bytes: line.item.op.bytes().bytes() * line.item.count as f64,
+            flops,
+            bytes: line.item.op.bytes() * line.item.count as f64,
             // Traffic that hides takes no time.
             tflops_per_s: match line.own > Seconds::ZERO {
                 true => (flops / line.own).flops_per_sec() / 1e12,
@@ -589,13 +571,9 @@ impl StepLine {
 
 impl MemoryKeys {
     /// The parts that take any memory, largest first.
-    pub(super) fn largest(&self) -> Vec<(&'static str, Bytes)> {
-        let mut parts: Vec<_> = self
-            .parts_bytes
-            .iter()
-            .filter(|(_, bytes)| **bytes > 0.0)
-            .map(|(name, bytes)| (*name, Bytes::from_bytes(*bytes)))
-            .collect();
+    fn largest(&self) -> Vec<(&'static str, Bytes)> {
+        let parts = self.parts_bytes.iter().map(|(name, part)| (*name, *part));
+        let mut parts: Vec<_> = parts.filter(|(_, bytes)| *bytes > Bytes::ZERO).collect();
         parts.sort_by(|a, b| b.1.bytes().total_cmp(&a.1.bytes()));
         parts
     }

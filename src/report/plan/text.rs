@@ -1,11 +1,12 @@
 //! Plans and comparisons as people read them.
 
+use super::{AskedKeys, CompareReport, LatencyKeys, LayoutKeys, LimitKeys, PlanKeys, PlanReport, RunKeys};
 use crate::arch::{Mode, Offload, Recompute, Workload};
-use crate::report::plan::{CompareReport, LatencyKeys, LayoutKeys, LimitKeys, PlanKeys, PlanReport, RunKeys};
-use crate::report::plot::{Axis, Chart, Series};
-use crate::report::table::{filled, left, right, table};
-use crate::report::{Report, grouped, percent, signed, tokens};
-use crate::units::{Bytes, Seconds, significant};
+use crate::report::plot::{Axis, Chart, GIB, Series};
+use crate::report::step::Lane;
+use crate::report::table::{filled, left, right, row, table};
+use crate::report::{Report, grouped, joined, percent, signed, tier_shares_text, tokens};
+use crate::units::{Seconds, significant};
 
 /// Changes of a lane that are not shown.
 const LEAST_CHANGE: f64 = 0.001;
@@ -23,49 +24,52 @@ impl Report for PlanReport {
     }
 }
 
-/// A further part of a heading.
-fn with(part: Option<&str>) -> String {
-    part.map_or_else(String::new, |part| format!(", {part}"))
+/// The text, or nothing.
+fn some(text: Option<impl ToString>) -> String {
+    text.map_or_else(String::new, |text| text.to_string())
+}
+
+impl AskedKeys {
+    /// `requests of 4,096 tokens that generate 512, fp8`.
+    fn text(&self) -> String {
+        let seq = grouped(self.seq);
+        let what = match (self.global_batch, self.output) {
+            (Some(batch), _) => format!("steps of {} sequences of {seq} tokens", grouped(batch)),
+            (None, Some(output)) => format!("requests of {seq} tokens that generate {}", grouped(output)),
+            (None, None) => format!("prompts of {seq} tokens"),
+        };
+        let adapters = self.adapters.as_ref().map(|adapters| format!(", {adapters}"));
+        format!("{what}, {}{}", self.format, some(adapters))
+    }
 }
 
 impl PlanReport {
     fn heading(&self) -> String {
-        let what = match (self.mode, self.global_batch, self.output) {
-            (Mode::Train, Some(batch), _) => format!(
-                "training steps of {} sequences of {} tokens, {}",
-                grouped(batch),
-                grouped(self.seq),
-                self.format
-            ),
-            (_, _, Some(output)) => format!(
-                "requests of {} tokens that generate {}, {}",
-                grouped(self.seq),
-                grouped(output),
-                self.format
-            ),
-            _ => format!("prompts of {} tokens, {}", grouped(self.seq), self.format),
-        };
         let gpus = match &self.plans[..] {
             [plan] => format!("{} x ", grouped(plan.gpus)),
             _ => String::new(),
         };
-        let notes: Vec<_> = self.notes.iter().map(|note| format!("note {note}\n")).collect();
+        let notes = self.notes.iter().map(|note| format!("note {note}\n"));
         format!(
-            "{} ({} parameters) on {gpus}{} ({})\n{what}{}\n{}\n{}",
-            self.model,
-            grouped(self.parameters),
-            self.gpu_title,
+            "{} ({} parameters) on {gpus}{}\n{}{}\n{}\n{}",
+            self.asked.model,
+            grouped(self.asked.parameters),
             self.gpu,
-            with(self.adapters.as_deref()),
+            if self.asked.mode == Mode::Train {
+                "training "
+            } else {
+                ""
+            },
+            self.asked.text(),
             self.framework.text(true),
-            notes.concat()
+            notes.collect::<String>()
         )
     }
 
     fn ranking(&self, plan: &PlanKeys) -> String {
-        match self.mode {
+        match self.asked.mode {
             Mode::Train => training_table(plan),
-            Mode::Prefill | Mode::Decode => serving_table(plan, self.limits),
+            Mode::Prefill | Mode::Decode => serving_table(plan, self.asked.limits),
         }
     }
 
@@ -84,24 +88,19 @@ impl PlanReport {
             .decided_by
             .iter()
             .filter(|(_, change)| change.abs() >= LEAST_CHANGE);
-        let changes: Vec<_> = changes
-            .map(|(lane, change)| format!("{} {}", lane.name().replace('_', " "), signed(*change)))
-            .collect();
+        let changes = changes.map(|(lane, change)| format!("{} {}", lane.name().replace('_', " "), signed(*change)));
+        let changes = joined(", ", changes);
         if !changes.is_empty() {
-            lines.push(format!("the second against the first: {}", changes.join(", ")));
+            lines.push(format!("the second against the first: {changes}"));
         }
         let room = match plan.memory_share < 1.0 {
-            true => format!(
-                "at most {} of {}",
-                percent(plan.memory_share),
-                Bytes::from_bytes(self.capacity_bytes)
-            ),
+            true => format!("at most {} of {}", percent(plan.memory_share), self.capacity_bytes),
             false => format!(
                 "all of {} but what is kept free, as none takes less; expect fragmentation to decide",
-                Bytes::from_bytes(self.capacity_bytes)
+                self.capacity_bytes
             ),
         };
-        lines.push(match self.mode {
+        lines.push(match self.asked.mode {
             Mode::Train => format!(
                 "{} legal layouts; {} fit, {} with every kind of recomputation; a layout takes {room}",
                 grouped(plan.legal as u64),
@@ -114,7 +113,7 @@ impl PlanReport {
                 grouped(plan.fitting as u64)
             ),
         });
-        lines.extend(self.limits.map(LimitKeys::text));
+        lines.extend(self.asked.limits.map(LimitKeys::text));
         if let Some(run) = &plan.run {
             lines.push(run.text());
         }
@@ -129,18 +128,17 @@ impl PlanReport {
         let rows = plans.iter().map(|plan| {
             let best = plan.best();
             let rate = best.map(|best| best.tokens_per_s_per_gpu);
-            let cell = |text: Option<String>| text.unwrap_or_default();
             [
                 grouped(plan.gpus),
-                match (best, &plan.refused) {
-                    (Some(best), _) => layout_text(&best.workload),
-                    (None, reason) => reason.clone().unwrap_or_default(),
+                match best {
+                    Some(best) => layout_text(&best.workload),
+                    None => some(plan.refused.as_ref()),
                 },
-                cell(best.map(|best| tokens(best.tokens_per_s_of_all_gpus))),
-                cell(rate.map(tokens)),
-                cell(rate.zip(first).map(|(rate, first)| percent(rate / first))),
-                cell(best.and_then(|best| best.step.as_ref()).map(|step| percent(step.mfu))),
-                cell(plan.run.as_ref().map(|run| format!("{} days", significant(run.days)))),
+                some(best.map(|best| tokens(best.tokens_per_s_of_all_gpus))),
+                some(rate.map(tokens)),
+                some(rate.zip(first).map(|(rate, first)| percent(rate / first))),
+                some(best.and_then(|best| best.step.as_ref()).map(|step| percent(step.mfu))),
+                some(plan.run.as_ref().map(|run| format!("{} days", significant(run.days)))),
             ]
         });
         let headings = [
@@ -157,69 +155,41 @@ impl PlanReport {
 
     /// Throughput of layouts against memory, or against the number of GPUs.
     pub fn chart(&self) -> Chart {
-        let axis = |label: &str, unit: &str, log: bool| Axis {
-            label: label.to_owned(),
-            unit: unit.to_owned(),
-            log,
-        };
-        let (x, lines, points) = match &self.plans[..] {
-            [plan] => {
-                let tried = plan.tried.iter();
-                let tried = tried.map(|tried| (tried.memory_bytes / GIB, tried.tokens_per_s_per_gpu));
-                let ranked = plan.layouts.iter();
-                let ranked: Vec<_> = ranked
-                    .map(|layout| (layout.memory_bytes / GIB, layout.tokens_per_s_per_gpu))
-                    .collect();
-                let series = vec![
-                    Series {
-                        name: "layouts that fit".to_owned(),
-                        points: tried.collect(),
-                        labels: Vec::new(),
-                    },
-                    Series {
-                        name: "the fastest".to_owned(),
-                        labels: (1..=ranked.len()).map(|rank| format!("#{rank}")).collect(),
-                        points: ranked,
-                    },
-                ];
-                (axis("memory per GPU", "GiB", false), Vec::new(), series)
-            }
-            plans => {
-                let best = plans
-                    .iter()
-                    .filter_map(|plan| Some((plan.gpus as f64, plan.best()?.tokens_per_s_of_all_gpus)));
-                let best: Vec<_> = best.collect();
-                let linear = best.first().map_or(Vec::new(), |&(gpus, rate)| {
-                    best.iter().map(|&(count, _)| (count, rate * count / gpus)).collect()
-                });
-                let line = |name: &str, points| Series {
-                    name: name.to_owned(),
-                    points,
-                    labels: Vec::new(),
-                };
-                let lines = vec![line("best layout", best), line("linear", linear)];
-                (axis("GPUs", "", true), lines, Vec::new())
-            }
-        };
-        let several = self.plans.len() > 1;
-        Chart {
-            title: format!("Layouts of {} on {}", self.model, self.gpu_title),
+        let chart = Chart {
+            title: format!("Layouts of {} on {}", self.asked.model, self.gpu.title),
             subtitle: self.framework.text(true),
-            x,
-            y: match several {
-                true => axis("throughput of all GPUs", "tokens/s", true),
-                false => axis("throughput per GPU", "tokens/s", false),
-            },
-            band: None,
-            lines,
-            points,
-            marks: Vec::new(),
-            areas: Vec::new(),
+            ..Chart::default()
+        };
+        if let [plan] = &self.plans[..] {
+            let tried = plan.tried.iter();
+            let tried = tried.map(|tried| (tried.memory_bytes.bytes() / GIB, tried.tokens_per_s_per_gpu));
+            let ranked = plan.layouts.iter();
+            let ranked = ranked.map(|layout| (layout.memory_bytes.bytes() / GIB, layout.tokens_per_s_per_gpu));
+            let ranks = (1..=plan.layouts.len()).map(|rank| format!("#{rank}"));
+            return Chart {
+                x: Axis::linear("memory per GPU", "GiB"),
+                y: Axis::linear("throughput per GPU", "tokens/s"),
+                points: vec![
+                    Series::new("layouts that fit", tried),
+                    Series::new("the fastest", ranked).labelled(ranks),
+                ],
+                ..chart
+            };
+        }
+        let best = self.plans.iter();
+        let best = best.filter_map(|plan| Some((plan.gpus as f64, plan.best()?.tokens_per_s_of_all_gpus)));
+        let best: Vec<_> = best.collect();
+        let linear = best.first().map_or(Vec::new(), |&(gpus, rate)| {
+            best.iter().map(|&(count, _)| (count, rate * count / gpus)).collect()
+        });
+        Chart {
+            x: Axis::logarithmic("GPUs", ""),
+            y: Axis::logarithmic("throughput of all GPUs", "tokens/s"),
+            lines: vec![Series::new("best layout", best), Series::new("linear", linear)],
+            ..chart
         }
     }
 }
-
-const GIB: f64 = (1_u64 << 30) as f64;
 
 fn training_table(plan: &PlanKeys) -> String {
     let headings = [
@@ -239,13 +209,8 @@ fn training_table(plan: &PlanKeys) -> String {
     let rows = plan.layouts.iter().filter_map(|layout| {
         let step = layout.step.as_ref()?;
         let work = &layout.workload;
-        let seconds = |micros: f64| Seconds::from_micros(micros).to_string();
-        let share = |lane| {
-            step.lanes
-                .get(&lane)
-                .map_or(0.0, |keys: &super::step::LaneKeys| keys.share)
-        };
-        Some([
+        let share = |lane| percent(step.lanes.get(&lane).map_or(0.0, |keys| keys.share));
+        Some(row![
             rank(layout),
             layout_text(work),
             format!("{} x {}", work.batch, work.microbatches),
@@ -253,11 +218,11 @@ fn training_table(plan: &PlanKeys) -> String {
             tokens(layout.tokens_per_s_of_all_gpus),
             tokens(layout.tokens_per_s_per_gpu),
             percent(step.mfu),
-            seconds(step.time_us),
-            format!("{} to {}", seconds(step.low_us), seconds(step.high_us)),
-            percent(share(super::step::Lane::Exposed)),
-            percent(share(super::step::Lane::Bubble)),
-            Bytes::from_bytes(layout.memory_bytes).to_string(),
+            step.time_us,
+            format!("{} to {}", step.low_us, step.high_us),
+            share(Lane::Exposed),
+            share(Lane::Bubble),
+            layout.memory_bytes,
         ])
     });
     table(headings, rows)
@@ -275,34 +240,28 @@ impl LimitKeys {
 /// `within 500 ms`, where there is a limit.
 fn limit_headings(limits: Option<LimitKeys>) -> [String; 2] {
     let limits = limits.map(|limits| [limits.ttft_us, limits.tpot_us]);
-    let within = |limit: Option<f64>| match limit {
-        Some(limit) => format!("within {}", milliseconds(limit)),
-        None => String::new(),
-    };
+    let within = |limit: Option<Seconds>| some(limit.map(|limit| format!("within {}", milliseconds(limit))));
     limits.unwrap_or_default().map(within)
 }
 
-fn milliseconds(micros: f64) -> String {
-    format!("{} ms", significant(micros / 1e3))
+fn milliseconds(time: Seconds) -> String {
+    format!("{} ms", significant(time.millis()))
 }
 
-fn interval(low: Option<f64>, high: Option<f64>) -> String {
+fn interval<T>(low: Option<T>, high: Option<T>, shown: fn(T) -> String) -> String {
     let ends = low.zip(high);
-    ends.map_or(String::new(), |(low, high)| {
-        format!("{} to {}", milliseconds(low), milliseconds(high))
-    })
+    some(ends.map(|(low, high)| format!("{} to {}", shown(low), shown(high))))
 }
 
 /// Both times of a request, each with its interval and the probability that it keeps its limit.
 fn latency_cells(request: &LatencyKeys) -> [String; 6] {
-    let kept = |share: Option<f64>| share.map_or(String::new(), percent);
     [
         milliseconds(request.ttft_us),
-        interval(request.ttft_low_us, request.ttft_high_us),
-        kept(request.ttft_kept_probability),
-        request.tpot_us.map_or(String::new(), milliseconds),
-        interval(request.tpot_low_us, request.tpot_high_us),
-        kept(request.tpot_kept_probability),
+        interval(request.ttft_low_us, request.ttft_high_us, milliseconds),
+        some(request.ttft_kept_probability.map(percent)),
+        some(request.tpot_us.map(milliseconds)),
+        interval(request.tpot_low_us, request.tpot_high_us, milliseconds),
+        some(request.tpot_kept_probability.map(percent)),
     ]
 }
 
@@ -329,7 +288,7 @@ fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
         let request = layout.request.as_ref()?;
         let work = &layout.workload;
         let [first, first_ends, first_kept, further, further_ends, further_kept] = latency_cells(request);
-        Some([
+        Some(row![
             rank(layout),
             layout_text(&Workload { dp: 1, ..*work }),
             grouped(work.dp),
@@ -343,7 +302,7 @@ fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
             further,
             further_ends,
             further_kept,
-            Bytes::from_bytes(layout.memory_bytes).to_string(),
+            layout.memory_bytes,
             usd_text(layout),
         ])
     });
@@ -352,15 +311,15 @@ fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
 
 /// The 90 % interval of the tokens per second and GPU.
 fn rate_interval(layout: &LayoutKeys) -> String {
-    let ends = layout.tokens_per_s_per_gpu_low.zip(layout.tokens_per_s_per_gpu_high);
-    ends.map_or(String::new(), |(low, high)| {
-        format!("{} to {}", tokens(low), tokens(high))
-    })
+    interval(
+        layout.tokens_per_s_per_gpu_low,
+        layout.tokens_per_s_per_gpu_high,
+        tokens,
+    )
 }
 
 fn usd_text(layout: &LayoutKeys) -> String {
-    let usd = layout.usd_per_million_tokens;
-    usd.map_or(String::new(), significant)
+    some(layout.usd_per_million_tokens.map(significant))
 }
 
 fn rank(layout: &LayoutKeys) -> String {
@@ -369,7 +328,7 @@ fn rank(layout: &LayoutKeys) -> String {
 }
 
 /// `tp 4, pp 8, vp 5, dp 16, ZeRO 1`.
-pub(super) fn layout_text(work: &Workload) -> String {
+pub(in crate::report) fn layout_text(work: &Workload) -> String {
     let named = [
         ("tp", work.tp),
         ("cp", work.cp),
@@ -393,7 +352,7 @@ pub(super) fn layout_text(work: &Workload) -> String {
     }
 }
 
-pub(super) fn recompute_text(work: &Workload) -> String {
+pub(in crate::report) fn recompute_text(work: &Workload) -> String {
     match (work.recompute, work.recompute_layers) {
         (Recompute::None, _) => String::new(),
         (recompute, 0) => recompute.to_string(),
@@ -403,11 +362,8 @@ pub(super) fn recompute_text(work: &Workload) -> String {
 
 impl RunKeys {
     /// `15 T tokens: 41 days (90 %: 36 to 46), 503,000 GPU-hours, 1,258,000 USD`.
-    pub(super) fn text(&self) -> String {
-        let usd = match self.usd {
-            Some(usd) => format!(", {} USD", grouped(usd.round() as u64)),
-            None => String::new(),
-        };
+    pub(in crate::report) fn text(&self) -> String {
+        let usd = some(self.usd.map(|usd| format!(", {} USD", grouped(usd.round() as u64))));
         format!(
             "{} tokens in {} steps: {} days (90 %: {} to {}), {} GPU-hours{usd}",
             grouped(self.tokens as u64),
@@ -424,27 +380,16 @@ impl Report for CompareReport {
     const LISTS: &'static [&'static str] = &["compared"];
 
     fn page(&self) -> String {
-        let batch = match self.global_batch {
-            Some(batch) => format!("steps of {} sequences of {} tokens", grouped(batch), grouped(self.seq)),
-            None => match self.output {
-                Some(output) => format!(
-                    "requests of {} tokens that generate {}",
-                    grouped(self.seq),
-                    grouped(output)
-                ),
-                None => format!("prompts of {} tokens", grouped(self.seq)),
-            },
-        };
+        let asked = &self.asked;
         let heading = format!(
-            "{} ({} parameters) on {} GPUs, {}: {batch}, {}{}\n",
-            self.model,
-            grouped(self.parameters),
+            "{} ({} parameters) on {} GPUs, {}: {}\n",
+            asked.model,
+            grouped(asked.parameters),
             grouped(self.gpus),
-            self.mode,
-            self.format,
-            with(self.adapters.as_deref())
+            asked.mode,
+            asked.text()
         );
-        let [within_first, within_further] = limit_headings(self.limits);
+        let [within_first, within_further] = limit_headings(asked.limits);
         let headings = [
             left("GPU"),
             left("best layout"),
@@ -468,36 +413,33 @@ impl Report for CompareReport {
         let rows = self.compared.iter().filter_map(|compared| {
             let layout = compared.layout.as_ref()?;
             let step = layout.step.as_ref();
-            let cell = |text: Option<String>| text.unwrap_or_default();
             let serves = layout.request.as_ref();
             let [first, first_ends, first_kept, further, further_ends, further_kept] =
                 serves.map(latency_cells).unwrap_or_default();
             let run = compared.run.as_ref();
-            Some([
-                compared.gpu.clone(),
+            Some(row![
+                compared.gpu,
                 layout_text(&layout.workload),
-                cell(serves.map(|_| grouped(layout.workload.batch))),
+                some(serves.map(|_| grouped(layout.workload.batch))),
                 tokens(layout.tokens_per_s_per_gpu),
                 rate_interval(layout),
-                cell(compared.tokens_per_s_per_node.map(tokens)),
-                cell(compared.tokens_per_s_per_watt.map(significant)),
-                cell(step.map(|step| percent(step.mfu))),
+                some(compared.tokens_per_s_per_node.map(tokens)),
+                some(compared.tokens_per_s_per_watt.map(significant)),
+                some(step.map(|step| percent(step.mfu))),
                 first,
                 first_ends,
                 first_kept,
                 further,
                 further_ends,
                 further_kept,
-                Bytes::from_bytes(layout.memory_bytes).to_string(),
-                cell(step.map(|step| super::tier_shares_text(&step.tier_shares))),
+                layout.memory_bytes,
+                some(step.map(|step| tier_shares_text(step.tier_shares))),
                 usd_text(layout),
-                cell(run.and_then(|run| run.usd).map(|usd| grouped(usd.round() as u64))),
+                some(run.and_then(|run| run.usd).map(|usd| grouped(usd.round() as u64))),
             ])
         });
         let table = filled(headings, rows);
-        let limits = self
-            .limits
-            .map_or(String::new(), |limits| format!("\n{}\n", limits.text()));
+        let limits = some(asked.limits.map(|limits| format!("\n{}\n", limits.text())));
         let without = self.compared.iter().filter_map(|compared| {
             let reason = compared.refused.as_ref()?;
             Some(format!("{}: {reason}\n", compared.gpu))

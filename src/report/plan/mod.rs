@@ -1,13 +1,18 @@
 //! The answer to `plan` and `compare`: ranked layouts for each number of GPUs, what decides between them, what a run costs.
 
+mod text;
+
+pub(super) use text::{layout_text, recompute_text};
+
 use crate::arch::{Architecture, Mode, Workload, parameters};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::plan::{Engine, Engines, Layout, Limits, Order, Plan};
 use crate::predict::Predictor;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::TierShares;
+use crate::report::NamedGpu;
 use crate::report::step::{FrameworkKeys, Lane, LaneKeys};
-use crate::units::Seconds;
+use crate::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -18,56 +23,60 @@ const MOST_POINTS: usize = 200;
 /// The best layouts of a model for each number of GPUs.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct PlanReport {
-    pub(super) gpu: String,
-    #[serde(skip)]
-    pub(super) gpu_title: String,
-    pub(super) model: String,
-    pub(super) parameters: u64,
-    pub(super) mode: Mode,
-    /// Tokens of a sequence, or of a prompt.
-    pub(super) seq: u64,
-    /// Tokens that a request generates.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) output: Option<u64>,
-    /// What latencies are held against; absent where there is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) limits: Option<LimitKeys>,
-    /// Sequences of a training step over all GPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) global_batch: Option<u64>,
-    pub(super) format: &'static str,
-    /// What is trained in place of the weights.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub(super) adapters: Option<String>,
-    pub(super) framework: FrameworkKeys,
+    gpu: NamedGpu,
+    #[serde(flatten)]
+    asked: AskedKeys,
+    framework: FrameworkKeys,
     /// Capacity of one GPU.
-    pub(super) capacity_bytes: f64,
+    capacity_bytes: Bytes,
     /// How surely the order of layouts is known; absent where no pairs of layouts were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) order: Option<Order>,
+    order: Option<Order>,
     /// What is taken of what the config says, or not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) notes: Vec<String>,
-    pub(super) plans: Vec<PlanKeys>,
+    notes: Vec<String>,
+    plans: Vec<PlanKeys>,
+}
+
+/// What is planned.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct AskedKeys {
+    model: String,
+    parameters: u64,
+    mode: Mode,
+    /// Tokens of a sequence, or of a prompt.
+    seq: u64,
+    /// Tokens that a request generates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<u64>,
+    /// What latencies are held against; absent where there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<LimitKeys>,
+    /// Sequences of a training step over all GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    global_batch: Option<u64>,
+    format: &'static str,
+    /// What is trained in place of the weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapters: Option<String>,
 }
 
 /// Limits of latency, and how likely each has to be kept.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct LimitKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttft_us: Option<f64>,
+    ttft_us: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tpot_us: Option<f64>,
-    pub confidence: f64,
+    tpot_us: Option<Seconds>,
+    confidence: f64,
 }
 
 impl LimitKeys {
     pub(super) fn of(limits: &Limits) -> Option<Self> {
         limits.first_token.or(limits.token)?;
         Some(Self {
-            ttft_us: limits.first_token.map(Seconds::micros),
-            tpot_us: limits.token.map(Seconds::micros),
+            ttft_us: limits.first_token,
+            tpot_us: limits.token,
             confidence: limits.confidence,
         })
     }
@@ -75,58 +84,58 @@ impl LimitKeys {
 
 /// The best layouts for one number of GPUs.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct PlanKeys {
-    pub gpus: u64,
+struct PlanKeys {
+    gpus: u64,
     /// Why there is no layout.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
+    refused: Option<String>,
     /// Legal layouts, and those of them that fit; when serving, ways to split the GPUs into engines.
-    pub legal: usize,
-    pub fitting: usize,
+    legal: usize,
+    fitting: usize,
     /// Layouts that were predicted: those that fit, with each kind of recomputation under which they do.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<usize>,
+    predicted: Option<usize>,
     /// The share of a GPU's memory that they take at most.
-    pub memory_share: f64,
-    pub layouts: Vec<LayoutKeys>,
+    memory_share: f64,
+    layouts: Vec<LayoutKeys>,
     /// Why the first layout is faster than the second: the difference of each lane, over the time of the first.
-    pub decided_by: BTreeMap<Lane, f64>,
+    decided_by: BTreeMap<Lane, f64>,
     /// Layouts that fit in the plane of memory and throughput: those with the most tokens per second.
-    pub tried: Vec<TriedKeys>,
+    tried: Vec<TriedKeys>,
     /// What the whole run takes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunKeys>,
+    run: Option<RunKeys>,
 }
 
 /// One layout that fits.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct TriedKeys {
-    pub memory_bytes: f64,
-    pub tokens_per_s_per_gpu: f64,
+struct TriedKeys {
+    memory_bytes: Bytes,
+    tokens_per_s_per_gpu: f64,
 }
 
 /// A layout with its prediction.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct LayoutKeys {
-    pub rank: usize,
+    rank: usize,
     /// Whether it is tied with the first.
-    pub tied: bool,
+    tied: bool,
     /// The step, as requests write it; when serving, `dp` copies of the engine.
     pub workload: Workload,
     /// The training step; absent when serving.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub step: Option<TrainingStepKeys>,
+    step: Option<TrainingStepKeys>,
     /// Latencies of a request; absent in training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<LatencyKeys>,
-    pub tokens_per_s_of_all_gpus: f64,
+    tokens_per_s_of_all_gpus: f64,
     pub tokens_per_s_per_gpu: f64,
     /// The ends of its 90 % interval; absent where the framework has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_per_s_per_gpu_low: Option<f64>,
+    tokens_per_s_per_gpu_low: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_per_s_per_gpu_high: Option<f64>,
-    pub memory_bytes: f64,
+    tokens_per_s_per_gpu_high: Option<f64>,
+    memory_bytes: Bytes,
     /// Price of a million tokens in US dollars, where the price of a GPU is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_million_tokens: Option<f64>,
@@ -134,24 +143,24 @@ pub(super) struct LayoutKeys {
 
 /// A training step.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct TrainingStepKeys {
-    pub time_us: f64,
-    pub low_us: f64,
-    pub high_us: f64,
-    pub mfu: f64,
-    pub lanes: BTreeMap<Lane, LaneKeys>,
-    pub tier_shares: BTreeMap<Tier, f64>,
+struct TrainingStepKeys {
+    time_us: Seconds,
+    low_us: Seconds,
+    high_us: Seconds,
+    mfu: f64,
+    lanes: BTreeMap<Lane, LaneKeys>,
+    tier_shares: TierShares,
 }
 
 /// Latencies of a request beside the others, with the ends of their 90 % intervals where the framework has one.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct LatencyKeys {
-    pub ttft_us: f64,
-    pub ttft_low_us: Option<f64>,
-    pub ttft_high_us: Option<f64>,
-    pub tpot_us: Option<f64>,
-    pub tpot_low_us: Option<f64>,
-    pub tpot_high_us: Option<f64>,
+    pub ttft_us: Seconds,
+    ttft_low_us: Option<Seconds>,
+    ttft_high_us: Option<Seconds>,
+    pub tpot_us: Option<Seconds>,
+    tpot_low_us: Option<Seconds>,
+    tpot_high_us: Option<Seconds>,
     /// The probability that the time to the first token keeps its limit; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttft_kept_probability: Option<f64>,
@@ -163,14 +172,14 @@ pub(super) struct LatencyKeys {
 /// What a whole run takes, with the ends of its 90 % interval.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(super) struct RunKeys {
-    pub tokens: f64,
-    pub steps: f64,
-    pub days: f64,
-    pub days_low: f64,
-    pub days_high: f64,
-    pub gpu_hours: f64,
+    tokens: f64,
+    steps: f64,
+    days: f64,
+    days_low: f64,
+    days_high: f64,
+    gpu_hours: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usd: Option<f64>,
+    usd: Option<f64>,
 }
 
 /// What a plan is described by, besides its layouts.
@@ -197,21 +206,11 @@ impl PlanReport {
             architecture, workload, ..
         } = *subject;
         let gpu = predictor.gpu();
-        let trains = workload.trains();
         Ok(Self {
-            gpu: gpu.name.clone(),
-            gpu_title: gpu.title.clone(),
-            model: architecture.name.clone(),
-            parameters: parameters(architecture).total,
-            mode: workload.mode,
-            seq: subject.limits.map_or(workload.seq, |limits| limits.prompt),
-            output: output(subject),
-            limits: subject.limits.and_then(LimitKeys::of),
-            global_batch: trains.then_some(subject.global_batch),
-            format: workload.format_name(),
-            adapters: workload.adapters_text(),
+            gpu: gpu.into(),
+            asked: AskedKeys::of(subject),
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
-            capacity_bytes: gpu.memory().bytes(),
+            capacity_bytes: gpu.memory(),
             order: None,
             notes: architecture.notes(workload),
             plans: Vec::new(),
@@ -224,7 +223,7 @@ impl PlanReport {
         self.note(subject, plan.layouts.iter().map(|layout| &layout.workload));
         let all = plan.tried.layouts.iter();
         let points = all.take(MOST_POINTS).map(|tried| TriedKeys {
-            memory_bytes: tried.memory.bytes(),
+            memory_bytes: tried.memory,
             tokens_per_s_per_gpu: all_tokens(&tried.workload) / tried.time.secs() / gpus as f64,
         });
         let layouts = plan.layouts.iter().enumerate();
@@ -299,15 +298,31 @@ impl PlanKeys {
     }
 
     /// The best layout.
-    pub(super) fn best(&self) -> Option<&LayoutKeys> {
+    fn best(&self) -> Option<&LayoutKeys> {
         self.layouts.first()
     }
 }
 
-/// Tokens that a request generates, where it does.
-fn output(subject: &Subject<'_>) -> Option<u64> {
-    let output = subject.limits.map(|limits| limits.output);
-    output.filter(|&output| output > 0)
+impl AskedKeys {
+    fn of(subject: &Subject<'_>) -> Self {
+        let Subject {
+            architecture,
+            workload,
+            limits,
+            ..
+        } = *subject;
+        Self {
+            model: architecture.name.clone(),
+            parameters: parameters(architecture).total,
+            mode: workload.mode,
+            seq: limits.map_or(workload.seq, |limits| limits.prompt),
+            output: limits.map(|limits| limits.output).filter(|&output| output > 0),
+            limits: limits.and_then(LimitKeys::of),
+            global_batch: workload.trains().then_some(subject.global_batch),
+            format: workload.format_name(),
+            adapters: workload.adapters_text(),
+        }
+    }
 }
 
 /// Tokens of a step over all replicas.
@@ -339,30 +354,26 @@ impl LayoutKeys {
             tied: layout.tied,
             workload: layout.workload,
             step: Some(TrainingStepKeys {
-                time_us: step.time.micros(),
-                low_us: step.low.micros(),
-                high_us: step.high.micros(),
+                time_us: step.time,
+                low_us: step.low,
+                high_us: step.high,
                 mfu: step.mfu,
                 lanes: LaneKeys::of(step),
-                tier_shares: Tier::ALL
-                    .into_iter()
-                    .map(|tier| (tier, step.tier_shares[tier as usize]))
-                    .collect(),
+                tier_shares: step.tier_shares,
             }),
             request: None,
             tokens_per_s_of_all_gpus: tokens_per_s,
             tokens_per_s_per_gpu: tokens_per_s / gpus as f64,
             tokens_per_s_per_gpu_low: Some(rate(step.high) / gpus as f64),
             tokens_per_s_per_gpu_high: Some(rate(step.low) / gpus as f64),
-            memory_bytes: step.memory.total().bytes(),
+            memory_bytes: step.memory.total(),
             usd_per_million_tokens: usd_per_million_tokens(subject.usd_per_gpu_hour, gpus, tokens_per_s),
         }
     }
 
     pub(super) fn of_engine(usd_per_gpu_hour: Option<f64>, gpus: u64, rank: usize, engine: &Engine) -> Self {
-        let end = |time: Seconds, half_width: Option<f64>, sign: f64| {
-            half_width.map(|width| time.micros() * (sign * width).exp())
-        };
+        let end =
+            |time: Seconds, half_width: Option<f64>, sign: f64| half_width.map(|width| time * (sign * width).exp());
         let [first, further] = engine.half_widths;
         let token = engine.token;
         let of_token = |sign| token.and_then(|time| end(time, further, sign));
@@ -372,10 +383,10 @@ impl LayoutKeys {
             workload: engine.workload,
             step: None,
             request: Some(LatencyKeys {
-                ttft_us: engine.first_token.micros(),
+                ttft_us: engine.first_token,
                 ttft_low_us: end(engine.first_token, first, -1.0),
                 ttft_high_us: end(engine.first_token, first, 1.0),
-                tpot_us: token.map(Seconds::micros),
+                tpot_us: token,
                 tpot_low_us: of_token(-1.0),
                 tpot_high_us: of_token(1.0),
                 ttft_kept_probability: engine.kept[0],
@@ -385,7 +396,7 @@ impl LayoutKeys {
             tokens_per_s_per_gpu: engine.tokens_per_s / gpus as f64,
             tokens_per_s_per_gpu_low: engine.tokens_per_s_ends.map(|[low, _]| low / gpus as f64),
             tokens_per_s_per_gpu_high: engine.tokens_per_s_ends.map(|[_, high]| high / gpus as f64),
-            memory_bytes: engine.memory.bytes(),
+            memory_bytes: engine.memory,
             usd_per_million_tokens: usd_per_million_tokens(usd_per_gpu_hour, gpus, engine.tokens_per_s),
         }
     }
@@ -423,62 +434,36 @@ impl RunKeys {
 /// The best plan of a model on each of several GPUs.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CompareReport {
-    pub(super) model: String,
-    pub(super) parameters: u64,
-    pub(super) mode: Mode,
-    pub(super) seq: u64,
-    /// Tokens that a request generates.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) output: Option<u64>,
-    /// What latencies are held against; absent where there is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) limits: Option<LimitKeys>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) global_batch: Option<u64>,
-    pub(super) format: &'static str,
-    /// What is trained in place of the weights.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub(super) adapters: Option<String>,
-    pub(super) gpus: u64,
+    #[serde(flatten)]
+    asked: AskedKeys,
+    gpus: u64,
     /// Most tokens per second and GPU first, then those without a layout.
-    pub(super) compared: Vec<ComparedKeys>,
+    compared: Vec<ComparedKeys>,
 }
 
 /// One GPU with its best layout.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct ComparedKeys {
-    pub gpu: String,
-    pub framework: String,
+struct ComparedKeys {
+    gpu: String,
+    framework: String,
     /// Why there is no layout.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
+    refused: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub layout: Option<LayoutKeys>,
+    layout: Option<LayoutKeys>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_per_s_per_node: Option<f64>,
+    tokens_per_s_per_node: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_per_s_per_watt: Option<f64>,
+    tokens_per_s_per_watt: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub run: Option<RunKeys>,
+    run: Option<RunKeys>,
 }
 
 impl CompareReport {
     /// A report without GPUs.
     pub fn new(subject: &Subject<'_>, gpus: u64) -> Self {
-        let Subject {
-            architecture, workload, ..
-        } = *subject;
         Self {
-            model: architecture.name.clone(),
-            parameters: parameters(architecture).total,
-            mode: workload.mode,
-            seq: subject.limits.map_or(workload.seq, |limits| limits.prompt),
-            output: output(subject),
-            limits: subject.limits.and_then(LimitKeys::of),
-            global_batch: workload.trains().then_some(subject.global_batch),
-            format: workload.format_name(),
-            adapters: workload.adapters_text(),
+            asked: AskedKeys::of(subject),
             gpus,
             compared: Vec::new(),
         }

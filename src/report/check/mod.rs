@@ -1,57 +1,52 @@
 //! The answer to `check`: what every rule says, what the broken ones cost, and what fixes them.
 
-use crate::arch::Architecture;
-use crate::arch::Dimension;
-use crate::arch::Workload;
-use crate::check::Check;
-use crate::check::Diagnosis;
-use crate::check::Fix;
-use crate::check::Gain;
-use crate::check::Remedy;
+mod text;
+
+pub(super) use text::verdict_text;
+
+use crate::arch::{Architecture, Workload};
+use crate::check::{Change, Check, Diagnosis, Fix, Gain, Remedy};
 use crate::gpu::Gpu;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Tier, TierShares};
 use crate::predict::step::StepEstimate;
+use crate::report::NamedGpu;
 use crate::report::architecture::ArchitectureShape;
-use crate::rules::Rule;
-use crate::rules::Severity;
-use crate::rules::Verdict;
+use crate::rules::{Rule, Severity, Verdict};
+use crate::units::Seconds;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// One shape under all rules.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CheckReport {
-    pub(super) gpu: String,
-    #[serde(skip)]
-    pub(super) gpu_title: String,
-    pub(super) model: ArchitectureShape,
-    pub(super) workload: Workload,
+    pub(super) gpu: NamedGpu,
+    model: ArchitectureShape,
+    workload: Workload,
     /// The step as it is; `None` if it does not run.
-    pub(super) predicted: Option<StepKeys>,
+    predicted: Option<StepKeys>,
     /// Why it does not run.
-    pub(super) impossible: Option<String>,
-    pub(super) broken: usize,
+    impossible: Option<String>,
+    broken: usize,
     pub(super) rules: Vec<RuleKeys>,
     /// What the config says beyond the shape that was checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) notes: Vec<String>,
+    notes: Vec<String>,
     /// One shape that fixes as many rules as possible.
-    pub(super) together: Option<FixKeys>,
+    together: Option<FixKeys>,
 }
 
 /// A predicted step in short.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct StepKeys {
+struct StepKeys {
     /// Name of the framework that runs the step.
-    pub framework: String,
-    pub time_us: f64,
-    pub low_us: f64,
-    pub high_us: f64,
-    pub tokens_per_s: f64,
-    pub fits: bool,
-    pub tier: Tier,
-    pub tier_shares: BTreeMap<Tier, f64>,
+    framework: String,
+    time_us: Seconds,
+    low_us: Seconds,
+    high_us: Seconds,
+    tokens_per_s: f64,
+    fits: bool,
+    tier: Tier,
+    tier_shares: TierShares,
 }
 
 /// What one rule says.
@@ -59,41 +54,40 @@ pub(super) struct StepKeys {
 pub(super) struct RuleKeys {
     pub id: &'static str,
     pub title: &'static str,
-    pub verdict: &'static str,
-    pub severity: Option<&'static str>,
-    pub detail: String,
-    pub value: Option<f64>,
-    pub wanted: Option<String>,
+    #[serde(flatten)]
+    pub verdict: VerdictKeys,
     pub demand: &'static str,
     pub reason: &'static str,
     pub source: &'static str,
     /// The nearest shape that fixes it.
     pub fix: Option<FixKeys>,
     /// One farther away that is predicted clearly faster.
-    pub faster: Option<FixKeys>,
+    faster: Option<FixKeys>,
     /// Why there is no fix.
-    pub no_fix: Option<String>,
+    no_fix: Option<String>,
+}
+
+/// The verdict of a rule, with the numbers that decided it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct VerdictKeys {
+    verdict: &'static str,
+    severity: Option<Severity>,
+    pub detail: String,
+    value: Option<f64>,
+    wanted: Option<String>,
 }
 
 /// Another shape.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct FixKeys {
-    pub changes: Vec<ChangeKeys>,
-    pub architecture: ArchitectureShape,
-    pub workload: Workload,
-    pub parameter_change_fraction: f64,
-    pub predicted: StepKeys,
+    pub changes: Vec<Change>,
+    architecture: ArchitectureShape,
+    workload: Workload,
+    parameter_change_fraction: f64,
+    predicted: StepKeys,
     pub gain: Option<GainKeys>,
-    pub fixes: Vec<&'static str>,
-    pub breaks: Vec<&'static str>,
-}
-
-/// One changed dimension.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct ChangeKeys {
-    pub dimension: Dimension,
-    pub from: u64,
-    pub to: u64,
+    fixes: Vec<&'static str>,
+    breaks: Vec<&'static str>,
 }
 
 /// GPU time per token that is saved, as fractions of what it is.
@@ -102,7 +96,7 @@ pub(super) struct GainKeys {
     pub time_saved_fraction: f64,
     pub low_fraction: f64,
     pub high_fraction: f64,
-    pub outlook: &'static str,
+    outlook: &'static str,
 }
 
 impl CheckReport {
@@ -116,7 +110,7 @@ impl CheckReport {
     pub fn fails(&self, advice: bool, above: Option<f64>) -> bool {
         self.rules
             .iter()
-            .filter(|rule| rule.is_broken() && (advice || rule.severity != Some(ADVICE)))
+            .filter(|rule| rule.verdict.counts(advice))
             .any(|rule| above.is_none_or(|least| rule.greatest_gain() > least))
     }
 
@@ -124,13 +118,12 @@ impl CheckReport {
     pub fn new(gpu: &Gpu, architecture: &Architecture, workload: &Workload, check: &Check) -> Self {
         let rules: Vec<_> = check.diagnoses.iter().map(RuleKeys::from).collect();
         Self {
-            gpu: gpu.name.clone(),
-            gpu_title: gpu.title.clone(),
-            model: ArchitectureShape::from(architecture),
+            gpu: gpu.into(),
+            model: architecture.into(),
             workload: *workload,
             predicted: check.as_is.as_ref().ok().map(StepKeys::from),
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
-            broken: check.diagnoses.iter().filter(|one| one.is_broken()).count(),
+            broken: rules.iter().filter(|rule| rule.verdict.is_broken()).count(),
             rules,
             notes: architecture
                 .notes(workload)
@@ -151,14 +144,22 @@ fn of_one_shape(architecture: &Architecture) -> Option<String> {
     })
 }
 
-/// The severity of rules whose breach may be meant.
-pub(super) const ADVICE: &str = Severity::Advice.name();
-
-impl RuleKeys {
+impl VerdictKeys {
     pub(super) fn is_broken(&self) -> bool {
-        self.verdict == "broken"
+        self.severity.is_some()
     }
 
+    pub(super) fn is_advice(&self) -> bool {
+        self.severity == Some(Severity::Advice)
+    }
+
+    /// Whether the rule is broken, and no advice unless that is wanted.
+    pub(super) fn counts(&self, advice: bool) -> bool {
+        self.is_broken() && (advice || !self.is_advice())
+    }
+}
+
+impl RuleKeys {
     /// The greatest share of the time that a fix is expected to save; `None` if there is no fix.
     fn greatest_gain(&self) -> f64 {
         let fixes = [&self.fix, &self.faster].into_iter().flatten();
@@ -171,13 +172,29 @@ impl From<&StepEstimate> for StepKeys {
     fn from(step: &StepEstimate) -> Self {
         Self {
             framework: step.framework.clone(),
-            time_us: step.time.micros(),
-            low_us: step.low.micros(),
-            high_us: step.high.micros(),
+            time_us: step.time,
+            low_us: step.low,
+            high_us: step.high,
             tokens_per_s: step.tokens_per_s,
             fits: step.fits,
             tier: step.main_tier(),
-            tier_shares: Tier::ALL.into_iter().zip(step.tier_shares).collect(),
+            tier_shares: step.tier_shares,
+        }
+    }
+}
+
+impl From<&Verdict> for VerdictKeys {
+    fn from(verdict: &Verdict) -> Self {
+        let (value, wanted) = match verdict {
+            Verdict::Broken { value, wanted, .. } => (Some(*value), Some(wanted.clone())),
+            _ => (None, None),
+        };
+        Self {
+            verdict: verdict.name(),
+            severity: verdict.severity(),
+            detail: verdict.detail().to_owned(),
+            value,
+            wanted,
         }
     }
 }
@@ -185,33 +202,20 @@ impl From<&StepEstimate> for StepKeys {
 impl From<&Diagnosis> for RuleKeys {
     fn from(diagnosis: &Diagnosis) -> Self {
         let rule = diagnosis.rule();
-        let verdict = &diagnosis.finding.verdict;
-        let (value, wanted) = match verdict {
-            Verdict::Broken { value, wanted, .. } => (Some(*value), Some(wanted.clone())),
-            _ => (None, None),
-        };
         let (fix, faster, no_fix) = match &diagnosis.remedy {
             None => (None, None, None),
             Some(Remedy::NoNearShape { why }) => (None, None, Some(why.clone())),
-            Some(Remedy::Fixed { nearest, faster }) => (
-                Some(FixKeys::from(&**nearest)),
-                faster.as_deref().map(FixKeys::from),
-                None,
-            ),
+            Some(Remedy::Fixed { nearest, faster }) => (Some(&**nearest), faster.as_deref(), None),
         };
         Self {
             id: rule.id,
             title: rule.title,
-            verdict: verdict.name(),
-            severity: verdict.severity().map(|severity| severity.name()),
-            detail: verdict.detail().to_owned(),
-            value,
-            wanted,
+            verdict: VerdictKeys::from(&diagnosis.finding.verdict),
             demand: rule.demand,
             reason: rule.reason,
             source: rule.source,
-            fix,
-            faster,
+            fix: fix.map(FixKeys::from),
+            faster: faster.map(FixKeys::from),
             no_fix,
         }
     }
@@ -221,15 +225,7 @@ impl From<&Fix> for FixKeys {
     fn from(fix: &Fix) -> Self {
         let ids = |rules: &[&'static Rule]| rules.iter().map(|rule| rule.id).collect();
         Self {
-            changes: fix
-                .changes
-                .iter()
-                .map(|change| ChangeKeys {
-                    dimension: change.dimension,
-                    from: change.from,
-                    to: change.to,
-                })
-                .collect(),
+            changes: fix.changes.clone(),
             architecture: ArchitectureShape::from(&fix.architecture),
             workload: fix.workload,
             parameter_change_fraction: fix.parameter_change,

@@ -1,22 +1,12 @@
 //! A predicted step as people read it: one line per role, then the sums.
 
+use super::{RestLine, SharedWarning, StepLine, StepReport};
 use crate::arch::{MemoryVerdict, Phase, Workload};
 use crate::plan::MOST_REMEDY_GPUS;
 use crate::predict::estimate::Tier;
-use crate::report::Basis;
-use crate::report::Report;
-use crate::report::grouped;
-use crate::report::percent;
-use crate::report::step::RestLine;
-use crate::report::step::SharedWarning;
-use crate::report::step::StepLine;
-use crate::report::step::StepReport;
-use crate::report::table::{bad, doubtful, left, right, table};
-use crate::report::tier_shares_text;
-use crate::report::tokens;
-use crate::units::Bytes;
-use crate::units::Seconds;
-use crate::units::significant;
+use crate::report::table::{bad, dash, doubtful, left, right, row, table};
+use crate::report::{Report, based_on, grouped, joined, named_lines, percent, tier_shares_text, time_text, tokens};
+use crate::units::{BytesPerSecond, Flops, Seconds, significant};
 use serde_json::Value;
 
 /// HFU over MFU from which the step executes so much more than the model that both are worth a line.
@@ -36,22 +26,16 @@ impl Report for StepReport {
 
 impl StepReport {
     fn heading(&self) -> String {
-        let basis: Vec<_> = self.basis.iter().map(Basis::text).collect();
         format!(
-            "{} ({} parameters{}) on {} ({})\n{}\n{}\nbased on {}\n",
+            "{} ({} parameters{}) on {}\n{}\n{}\nbased on {}\n",
             self.model,
             grouped(self.parameters),
             self.trained_parameters
                 .map_or_else(String::new, |count| format!(", {} trained", grouped(count))),
-            self.gpu_title,
             self.gpu,
             self.workload,
             self.framework.text(self.gpus > 1),
-            if basis.is_empty() {
-                "a roofline, nothing learned".to_owned()
-            } else {
-                basis.join("; ")
-            }
+            based_on(&self.basis)
         )
     }
 
@@ -77,11 +61,10 @@ impl StepReport {
                 number => format!("--{option} {number}"),
             }
         });
-        let options: Vec<_> = options.collect();
         format!(
             "`{}` fits: {} per GPU on {} GPU{}",
-            options.join(" "),
-            Bytes::from_bytes(remedy.memory_bytes),
+            joined(" ", options),
+            remedy.memory_bytes,
             grouped(remedy.gpus),
             if remedy.gpus > 1 { "s" } else { "" }
         )
@@ -91,7 +74,7 @@ impl StepReport {
     fn lanes_text(&self) -> String {
         let shown = self.lanes.iter().filter(|(_, lane)| lane.share > 0.0005);
         let shown = shown.map(|(lane, keys)| format!("{} {}", percent(keys.share), lane.name().replace('_', " ")));
-        shown.collect::<Vec<_>>().join(", ")
+        joined(", ", shown)
     }
 
     /// How attention counts in the MFU, where it counts.
@@ -122,21 +105,16 @@ impl StepReport {
     }
 
     fn summary(&self) -> String {
-        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(Seconds::from_micros);
         let (unit, gpus) = if self.gpus_per_replica > 1 {
             ("per replica", format!(" of {} GPUs", self.gpus_per_replica))
         } else {
             ("per GPU", String::new())
         };
         let memory = &self.memory;
-        let parts: Vec<_> = memory
-            .largest()
-            .iter()
-            .map(|(name, bytes)| format!("{} {bytes}", name.replace('_', " ")))
-            .collect();
-        let tiers = tier_shares_text(&self.tier_shares);
+        let parts = memory.largest().into_iter();
+        let parts = parts.map(|(name, bytes)| format!("{} {bytes}", name.replace('_', " ")));
         let mut lines = vec![
-            ("step", format!("{time}   (90 %: {low} to {high})")),
+            ("step", time_text(self.time_us, self.low_us, self.high_us)),
             (
                 "tokens/s",
                 format!(
@@ -160,23 +138,23 @@ impl StepReport {
                 "memory",
                 format!(
                     "{} of {} per GPU: {} ({})",
-                    Bytes::from_bytes(memory.memory_bytes),
-                    Bytes::from_bytes(memory.capacity_bytes),
+                    memory.memory_bytes,
+                    memory.capacity_bytes,
                     match memory.verdict {
                         MemoryVerdict::Fits => "fits".to_owned(),
                         MemoryVerdict::Tight => doubtful("tight, an allocator usually takes more"),
                         MemoryVerdict::DoesNotFit => bad("DOES NOT FIT, 2 GB being kept free"),
                     },
-                    parts.join(", ")
+                    joined(", ", parts)
                 ),
             ),
-            ("tiers", tiers),
+            ("tiers", tier_shares_text(self.tier_shares)),
         ];
         if let Some(offload) = self.offload {
-            let gigabytes = |rate: f64| significant(rate * 1e-9);
+            let gigabytes = |rate: BytesPerSecond| significant(rate.bytes_per_sec() * 1e-9);
             let shown = format!(
                 "{} of host memory per GPU over {} GB/s, Adam at up to {} GB/s of it; one published run says how ranks share a CPU",
-                Bytes::from_bytes(offload.kept_bytes),
+                offload.kept_bytes,
                 gigabytes(offload.host_bandwidth_bytes_per_s),
                 gigabytes(offload.host_memory_bandwidth_bytes_per_s),
             );
@@ -188,7 +166,7 @@ impl StepReport {
         if let Some(speculation) = self.speculation {
             let shown = format!(
                 "{}: {} a step, {} of {} drafts being kept; drafting takes {} of the time",
-                Seconds::from_micros(speculation.time_per_token_us),
+                speculation.time_per_token_us,
                 significant(speculation.tokens_per_step),
                 speculation.acceptance,
                 self.workload.speculate,
@@ -219,10 +197,7 @@ impl StepReport {
         let (format, others) = self.notes.split_at(self.format_notes);
         lines.splice(0..0, format.iter().map(|note| ("weights", note.clone())));
         lines.extend(others.iter().map(|note| ("note", note.clone())));
-        lines
-            .iter()
-            .map(|(name, value)| format!("{name:<9} {value}\n"))
-            .collect()
+        named_lines(&lines)
     }
 }
 
@@ -232,7 +207,7 @@ struct Merged<'a> {
     count: u64,
     time: Seconds,
     share: f64,
-    flops: f64,
+    flops: Flops,
     tiers: Vec<Tier>,
     /// Of its forward products.
     shapes: Vec<&'a str>,
@@ -251,7 +226,7 @@ fn merged(lines: &[StepLine]) -> Vec<Merged<'_>> {
                     count: 0,
                     time: Seconds::ZERO,
                     share: 0.0,
-                    flops: 0.0,
+                    flops: Flops::ZERO,
                     tiers: Vec::new(),
                     shapes: Vec::new(),
                 });
@@ -263,7 +238,7 @@ fn merged(lines: &[StepLine]) -> Vec<Merged<'_>> {
             merged.shapes.push(&line.shown);
         }
         merged.count += line.count;
-        merged.time += Seconds::from_micros(line.time_us);
+        merged.time += line.time_us;
         merged.share += line.share;
         merged.flops += line.flops;
         if !merged.tiers.contains(&line.tier) {
@@ -276,16 +251,7 @@ fn merged(lines: &[StepLine]) -> Vec<Merged<'_>> {
 
 impl RestLine {
     fn cells(&self) -> [String; 7] {
-        let dash = || "-".to_owned();
-        [
-            self.role.name().to_owned(),
-            dash(),
-            dash(),
-            Seconds::from_micros(self.time_us).to_string(),
-            percent(self.share),
-            dash(),
-            dash(),
-        ]
+        row![self.role, "-", "-", self.time_us, percent(self.share), "-", "-"]
     }
 }
 
@@ -301,27 +267,22 @@ impl Merged<'_> {
     }
 
     fn cells(&self) -> [String; 7] {
-        let rate = self.flops / self.time.secs() / 1e12;
-        let tiers: Vec<_> = self.tiers.iter().map(|tier| tier.name()).collect();
-        [
+        let rate = || significant((self.flops / self.time).flops_per_sec() / 1e12);
+        let computes = self.first.kind.computes() && self.time > Seconds::ZERO;
+        row![
             match self.first.phase {
                 Phase::Draft => Phase::Draft.name(),
                 _ => self.first.role,
-            }
-            .to_owned(),
+            },
             match self.shapes.len() {
                 0 | 1 => self.first.shown.clone(),
                 shapes => format!("{} and {} more", self.first.shown, shapes - 1),
             },
-            self.count.to_string(),
-            self.time.to_string(),
+            self.count,
+            self.time,
             percent(self.share),
-            if self.first.kind.computes() && self.time > Seconds::ZERO {
-                significant(rate)
-            } else {
-                "-".to_owned()
-            },
-            tiers.join(", "),
+            dash(computes.then(rate)),
+            joined(", ", &self.tiers),
         ]
     }
 }

@@ -1,36 +1,34 @@
 //! The answer to `search`: ranked shapes, the baseline, what won the time, the Pareto front.
 
-use crate::arch::Dimension;
-use crate::arch::Workload;
+mod text;
+
+use crate::arch::{Dimension, Workload};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::loss::{Comparison, Evidence, Part, Reason};
 use crate::ops::Dtype;
 use crate::predict::Predictor;
-use crate::predict::estimate::Tier;
+use crate::predict::estimate::{Tier, TierShares};
 use crate::predict::step::StepEstimate;
-use crate::report::Basis;
 use crate::report::architecture::ArchitectureShape;
 use crate::report::plan::{LayoutKeys, LimitKeys};
-use crate::search::Found;
-use crate::search::Free;
-use crate::search::FrontPoint;
-use crate::search::GAP;
-use crate::search::Method;
-use crate::search::Recommendation;
-use crate::search::Request;
-use crate::search::StopReason;
+use crate::report::{Basis, NamedGpu, joined};
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Objective, Outcome};
-use crate::search::{ComputeOptimal, Life, Served, Service, Sizes};
-use crate::units::Seconds;
+use crate::search::shape::Count;
+use crate::search::{
+    ComputeOptimal, Found, Free, FrontPoint, GAP, Life, Method, Recommendation, Request, Served, Service, Sizes,
+    StopReason,
+};
+use crate::units::{Bytes, Seconds};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// Seconds.
-const HOUR: f64 = 3600.0;
+fn hours(time: Seconds) -> f64 {
+    time.secs() / 3600.0
+}
 
 /// Roles that are named as having won or lost time.
 const ROLES: usize = 3;
@@ -38,100 +36,90 @@ const ROLES: usize = 3;
 /// Recommended shapes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SearchReport {
-    pub(super) gpu: String,
-    #[serde(skip)]
-    pub(super) gpu_title: String,
-    pub(super) capacity_bytes: f64,
-    pub(super) request: RequestKeys,
+    gpu: NamedGpu,
+    capacity_bytes: Bytes,
+    request: RequestKeys,
     /// What is run; where layouts are planned, under that of the baseline.
-    pub(super) workload: Workload,
+    workload: Workload,
     /// Whether each shape, and the baseline, has a layout of its own, from a plan.
-    pub(super) sharded: bool,
+    sharded: bool,
     /// Name of the framework that runs the steps.
-    pub(super) framework: String,
-    pub(super) basis: Vec<Basis>,
-    pub(super) baseline: BaselineKeys,
+    framework: String,
+    basis: Vec<Basis>,
+    baseline: BaselineKeys,
     /// What the number format of training costs in loss against 16 bits, in no other difference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub(super) format_loss: Option<LossKeys>,
-    pub(super) shapes: Vec<ShapeKeys>,
+    format_loss: Option<LossKeys>,
+    shapes: Vec<ShapeKeys>,
     /// Whether no shape was found that costs no loss, though the objective wants such ones.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub(super) costs_loss: bool,
+    costs_loss: bool,
     /// The fastest shape by throughput alone, whatever it costs in loss.
-    pub(super) fastest: PointKeys,
-    pub(super) pareto_front: Vec<PointKeys>,
-    pub(super) search: MethodKeys,
+    fastest: PointKeys,
+    pareto_front: Vec<PointKeys>,
+    search: MethodKeys,
     /// The best of the same search on other GPUs and in other number formats, where they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    pub(super) elsewhere: Vec<ElsewhereKeys>,
+    elsewhere: Vec<ElsewhereKeys>,
     /// The sizes that were tried, where the objective finds the size.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub(super) sizes: Option<SizesKeys>,
+    sizes: Option<SizesKeys>,
     /// The config.json of each shape, in the order of rank, where they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false, value_type = Vec<Object>)]
-    pub(super) configs: Vec<Value>,
+    #[schema(value_type = Vec<Object>)]
+    configs: Vec<Value>,
 }
 
 /// What was asked for.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct RequestKeys {
-    pub parameters: u64,
-    pub count: &'static str,
-    pub tolerance: f64,
+struct RequestKeys {
+    parameters: u64,
+    count: Count,
+    tolerance: f64,
     /// Parameters that a token meets, where they were asked for too.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub active_parameters: Option<u64>,
-    pub vocab: u64,
+    active_parameters: Option<u64>,
+    vocab: u64,
     /// Tokens that losses are compared after.
-    pub tokens: f64,
-    pub objective: Objective,
+    tokens: f64,
+    objective: Objective,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget_gpu_hours: Option<f64>,
+    budget_gpu_hours: Option<f64>,
     /// What is served after the training, at the cost of the same budget.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub serve: Option<LifeKeys>,
+    serve: Option<LifeKeys>,
     /// The loss to reach, on the scale of the law gemstones-annealed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_loss_nats: Option<f64>,
-    pub relaxed: Vec<&'static str>,
+    target_loss_nats: Option<f64>,
+    relaxed: Vec<Quantity>,
     /// What else of the workload varied, with what there was to choose from.
-    pub free: BTreeMap<Dimension, Vec<u64>>,
+    free: BTreeMap<Dimension, Vec<u64>>,
     /// What else of attention varied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
-    pub free_attention: Vec<Free>,
+    free_attention: Vec<Free>,
     /// Query heads per key head, where only one can be written as a config.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kv_group: Option<u64>,
+    kv_group: Option<u64>,
 }
 
 /// What is served after the training.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = ServedLife)]
-pub(super) struct LifeKeys {
-    pub gpu: String,
+struct LifeKeys {
+    gpu: String,
     /// Tokens generated over the whole life.
-    pub tokens: f64,
+    tokens: f64,
     /// Tokens of a prompt.
-    pub prompt: u64,
+    prompt: u64,
     /// Tokens that a request generates.
-    pub output: u64,
-    pub format: &'static str,
+    output: u64,
+    format: &'static str,
     /// What latencies are held against; absent where there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub limits: Option<LimitKeys>,
+    limits: Option<LimitKeys>,
     /// Prices of a GPU of the training and of serving; without them an hour of each costs the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub usd_per_gpu_hour: Option<[f64; 2]>,
+    usd_per_gpu_hour: Option<[f64; 2]>,
 }
 
 impl From<&Service> for LifeKeys {
@@ -157,28 +145,27 @@ impl From<&Service> for LifeKeys {
 /// What serving a model over its life takes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = ServingCost)]
-pub(super) struct ServingKeys {
-    pub gpu_hours: f64,
+struct ServingKeys {
+    gpu_hours: f64,
     /// The ends of its 90 % interval.
-    pub gpu_hours_low: f64,
-    pub gpu_hours_high: f64,
-    pub gpu_hours_per_million_tokens: f64,
+    gpu_hours_low: f64,
+    gpu_hours_high: f64,
+    gpu_hours_per_million_tokens: f64,
     /// Prices of training and serving together, where GPUs have one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub usd_with_training: Option<f64>,
+    usd_with_training: Option<f64>,
     /// The engines.
-    pub engine: LayoutKeys,
+    engine: LayoutKeys,
 }
 
 impl ServingKeys {
     fn new(service: &Service, served: &Served, training: Option<Seconds>) -> Self {
-        let gpu_hours = served.gpu_time.secs() / HOUR;
+        let gpu_hours = hours(served.gpu_time);
         let factor = served.half_width.exp();
         let prices = service.usd_per_gpu_hour;
         let usd = prices
             .zip(training)
-            .map(|([of_training, of_serving], training)| of_training * training.secs() / HOUR + of_serving * gpu_hours);
+            .map(|([of_training, of_serving], training)| of_training * hours(training) + of_serving * gpu_hours);
         Self {
             gpu_hours,
             gpu_hours_low: gpu_hours / factor,
@@ -192,175 +179,181 @@ impl ServingKeys {
 
 /// The model that gains are reported against, under the same workload.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct BaselineKeys {
-    pub shape: ArchitectureShape,
-    pub tokens_per_s: f64,
-    pub tokens_per_s_low: f64,
-    pub tokens_per_s_high: f64,
-    pub tokens_per_s_per_gpu: f64,
-    pub mfu: f64,
-    pub memory_bytes: f64,
-    pub fits: bool,
+struct BaselineKeys {
+    shape: ArchitectureShape,
+    #[serde(flatten)]
+    speed: SpeedKeys,
+    fits: bool,
     /// Whether it is the shape nearest to the centre of the bounds, because no published model is near; then there are no gains.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub stands_in: bool,
+    stands_in: bool,
+}
+
+/// What a step of a shape gives, and the memory that it takes.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct SpeedKeys {
+    tokens_per_s: f64,
+    tokens_per_s_low: f64,
+    tokens_per_s_high: f64,
+    tokens_per_s_per_gpu: f64,
+    mfu: f64,
+    memory_bytes: Bytes,
+}
+
+impl From<&StepEstimate> for SpeedKeys {
+    fn from(step: &StepEstimate) -> Self {
+        Self {
+            tokens_per_s: step.tokens_per_s,
+            tokens_per_s_low: step.tokens_per_s_low,
+            tokens_per_s_high: step.tokens_per_s_high,
+            tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
+            mfu: step.mfu,
+            memory_bytes: step.memory.total(),
+        }
+    }
 }
 
 /// One recommended shape.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct ShapeKeys {
-    pub rank: usize,
+struct ShapeKeys {
+    rank: usize,
     /// Shapes of one group are equally fast within the error of the predictor.
-    pub tie_group: u64,
-    pub shape: ArchitectureShape,
+    tie_group: u64,
+    shape: ArchitectureShape,
     /// What the budget counts, and by how much it is missed.
-    pub counted_parameters: u64,
-    pub parameters_miss: f64,
+    counted_parameters: u64,
+    parameters_miss: f64,
     /// The dimensions of the workload that a search may vary.
     #[serde(flatten)]
     #[schema(value_type = HashMap<String, u64>)]
-    pub workload: BTreeMap<Dimension, u64>,
+    workload: BTreeMap<Dimension, u64>,
     /// The layout that it is predicted under, where layouts are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub layout: Option<Workload>,
-    pub tokens_per_s: f64,
-    pub tokens_per_s_low: f64,
-    pub tokens_per_s_high: f64,
-    pub tokens_per_s_per_gpu: f64,
-    pub mfu: f64,
-    pub memory_bytes: f64,
+    layout: Option<Workload>,
+    #[serde(flatten)]
+    speed: SpeedKeys,
     /// Tokens per second and GPU, times parameters, over the baseline's, minus 1; in mixtures of experts the parameters that
     /// a token meets. Absent where no published model is near.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub gain: Option<f64>,
+    gain: Option<f64>,
     /// GPU time of training to the loss that the baseline's proportions have at equal parameters after the tokens of the
     /// request, over the time that they take; absent where it is never reached, outside training and where losses do not
     /// compare.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub gpu_time_to_equal_loss: Option<f64>,
+    gpu_time_to_equal_loss: Option<f64>,
     /// `ln` of GPU time per token over the baseline's: what was minimised.
-    pub cost: f64,
+    cost: f64,
     /// Half width of the 90 % interval of the cost, without what all shapes share.
-    pub cost_half_width: f64,
-    pub nearest_model: String,
-    pub nearest_distance: f64,
-    pub centre_distance: f64,
-    pub rules_met: Vec<&'static str>,
-    pub rules_broken: Vec<&'static str>,
-    pub outside_usual: Vec<OutsideKeys>,
-    pub won: Vec<RoleGain>,
-    pub loss: LossKeys,
+    cost_half_width: f64,
+    nearest_model: String,
+    nearest_distance: f64,
+    centre_distance: f64,
+    rules_met: Vec<&'static str>,
+    rules_broken: Vec<&'static str>,
+    outside_usual: Vec<OutsideKeys>,
+    won: Vec<RoleGain>,
+    loss: LossKeys,
     /// What it reaches, where the objective is a loss or a time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<OutcomeKeys>,
-    pub tier: Tier,
-    pub tier_shares: BTreeMap<Tier, f64>,
+    outcome: Option<OutcomeKeys>,
+    tier: Tier,
+    tier_shares: TierShares,
 }
 
 /// A bound that a relaxed search let a shape leave.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct OutsideKeys {
-    pub bound: &'static str,
-    pub value: f64,
-    pub usual: [f64; 2],
+struct OutsideKeys {
+    bound: Quantity,
+    value: f64,
+    usual: [f64; 2],
 }
 
 /// How the share of one role changed against the baseline, at equal parameters.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct RoleGain {
-    pub role: &'static str,
+struct RoleGain {
+    role: &'static str,
     /// Change of GPU time per token and parameter, as a share of the baseline's whole; negative is faster.
-    pub time_change: f64,
+    time_change: f64,
 }
 
 /// A shape in the plane of throughput, memory and habit.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = FrontPoint)]
-pub(super) struct PointKeys {
-    pub shape: ArchitectureShape,
+struct PointKeys {
+    shape: ArchitectureShape,
     /// The dimensions of the workload that a search may vary.
     #[serde(flatten)]
     #[schema(value_type = HashMap<String, u64>)]
-    pub workload: BTreeMap<Dimension, u64>,
+    workload: BTreeMap<Dimension, u64>,
     /// The layout that it is predicted under, where layouts are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub layout: Option<Workload>,
-    pub tokens_per_s_per_gpu: f64,
-    pub memory_bytes: f64,
+    layout: Option<Workload>,
+    tokens_per_s_per_gpu: f64,
+    memory_bytes: Bytes,
     /// As in the shapes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub gain: Option<f64>,
+    gain: Option<f64>,
     /// As in the shapes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub gpu_time_to_equal_loss: Option<f64>,
-    pub centre_distance: f64,
-    pub loss: LossKeys,
+    gpu_time_to_equal_loss: Option<f64>,
+    centre_distance: f64,
+    loss: LossKeys,
 }
 
 /// What a shape costs in loss against the baseline's proportions at equal parameters and tokens, in 0.001 nat per token;
 /// positive is worse. The figures are absent where they are refused.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = LossDifference)]
-pub(super) struct LossKeys {
-    pub evidence: Evidence,
+struct LossKeys {
+    evidence: Evidence,
     /// Why the evidence is not `inside`.
-    pub reasons: Vec<Reason>,
+    reasons: Vec<Reason>,
     /// The same in words.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub caveat: Option<String>,
+    caveat: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub difference_mnat: Option<f64>,
+    difference_mnat: Option<f64>,
     /// 5th percentile of the draws.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub low_mnat: Option<f64>,
+    low_mnat: Option<f64>,
     /// 95th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub high_mnat: Option<f64>,
+    high_mnat: Option<f64>,
     /// Whether fewer layers see all keys than in the baseline: it may recall worse from far back, which a loss does not show.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    pub recalls_less: bool,
+    recalls_less: bool,
     /// What each part adds; parts that are alike in both are left out.
-    pub parts_mnat: BTreeMap<Part, f64>,
+    parts_mnat: BTreeMap<Part, f64>,
 }
 
 /// What a shape reaches under an objective that is a loss or a time.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = SearchOutcome)]
-pub(super) struct OutcomeKeys {
+struct OutcomeKeys {
     /// Tokens that it is trained on; absent where no number of them reaches the target, or serving leaves none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<f64>,
+    tokens: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpu_hours: Option<f64>,
+    gpu_hours: Option<f64>,
     /// Behind the best of the answer: 0.001 nat of loss, or `ln` of the time; mean of the joint draws.
-    pub behind: f64,
+    behind: f64,
     /// 5th percentile.
-    pub behind_low: f64,
+    behind_low: f64,
     /// 95th percentile.
-    pub behind_high: f64,
+    behind_high: f64,
     /// Share of the joint draws in which it is the best of the answer.
-    pub wins: f64,
+    wins: f64,
     /// Share in which it is better than the best.
-    pub beats_best: f64,
+    beats_best: f64,
     /// Whether it ties with the best: it is better in a fifth of the draws, or less than 0.005 nat behind.
-    pub ties: bool,
+    ties: bool,
     /// Loss by law, each on the scale of its own data and tokenizer.
-    pub loss_nats: BTreeMap<String, f64>,
-    pub evidence: Evidence,
-    pub reasons: Vec<Reason>,
+    loss_nats: BTreeMap<String, f64>,
+    evidence: Evidence,
+    reasons: Vec<Reason>,
     /// What serving it takes, where it is served after the training.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub serving: Option<ServingKeys>,
+    serving: Option<ServingKeys>,
 }
 
 impl OutcomeKeys {
@@ -369,10 +362,7 @@ impl OutcomeKeys {
         let [behind, behind_low, behind_high] = outcome.behind;
         Self {
             tokens: Some(outcome.tokens).filter(|tokens| tokens.is_finite() && !outcome.is_unaffordable()),
-            gpu_hours: outcome
-                .gpu_time
-                .map(|time| time.secs() / HOUR)
-                .filter(|hours| hours.is_finite()),
+            gpu_hours: outcome.gpu_time.map(hours).filter(|hours| hours.is_finite()),
             behind,
             behind_low,
             behind_high,
@@ -389,37 +379,35 @@ impl OutcomeKeys {
 
 /// Sizes under one objective.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct SizesKeys {
+struct SizesKeys {
     /// Parameters that the best size has at least in five of six joint draws.
-    pub parameters_low: f64,
+    parameters_low: f64,
     /// And at most.
-    pub parameters_high: f64,
+    parameters_high: f64,
     /// The best shape of each size that was tried, by rising parameters.
-    pub points: Vec<SizeKeys>,
+    points: Vec<SizeKeys>,
     /// The size that reaches the loss of the first shape with the least training by Chinchilla's law (Hoffmann et al.), where models
     /// are served after it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub compute_optimal: Option<ComputeOptimalKeys>,
+    compute_optimal: Option<ComputeOptimalKeys>,
 }
 
 /// The size that is best for the training alone.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = ComputeOptimal)]
-pub(super) struct ComputeOptimalKeys {
-    pub parameters: u64,
-    pub shape: ArchitectureShape,
+struct ComputeOptimalKeys {
+    parameters: u64,
+    shape: ArchitectureShape,
     /// Tokens until it has the loss of the first shape.
-    pub tokens: f64,
+    tokens: f64,
     /// GPU-hours of its training.
-    pub gpu_hours: f64,
-    pub serving: ServingKeys,
+    gpu_hours: f64,
+    serving: ServingKeys,
     /// Its cost of training and serving over that of the first shape.
-    pub cost_over_best: f64,
+    cost_over_best: f64,
     /// Tokens served from which on the first shape, which costs more to train, costs less; absent if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub even_at_tokens: Option<f64>,
+    even_at_tokens: Option<f64>,
 }
 
 impl ComputeOptimalKeys {
@@ -430,9 +418,9 @@ impl ComputeOptimalKeys {
         let of_best = cost(best.outcome.as_ref()?.gpu_time?, best)?;
         Some(Self {
             parameters: point.parameters,
-            shape: ArchitectureShape::from(&point.best.ranked.architecture),
+            shape: (&point.best.ranked.architecture).into(),
             tokens: optimal.tokens,
-            gpu_hours: optimal.gpu_time.secs() / HOUR,
+            gpu_hours: hours(optimal.gpu_time),
             serving: ServingKeys::new(service, point.best.served.as_ref()?, Some(optimal.gpu_time)),
             cost_over_best: cost(optimal.gpu_time, &point.best)? / of_best,
             even_at_tokens: optimal.even_at_tokens,
@@ -442,18 +430,18 @@ impl ComputeOptimalKeys {
 
 /// The best shape of one size.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct SizeKeys {
-    pub parameters: u64,
-    pub shape: ArchitectureShape,
-    pub tokens_per_s_per_gpu: f64,
-    pub outcome: OutcomeKeys,
+struct SizeKeys {
+    parameters: u64,
+    shape: ArchitectureShape,
+    tokens_per_s_per_gpu: f64,
+    outcome: OutcomeKeys,
 }
 
 impl SizesKeys {
     fn new(found: &Found, sizes: &Sizes) -> Self {
         let points = sizes.points.iter().map(|point| SizeKeys {
             parameters: point.parameters,
-            shape: ArchitectureShape::from(&point.best.ranked.architecture),
+            shape: (&point.best.ranked.architecture).into(),
             tokens_per_s_per_gpu: point.best.step.tokens_per_s_per_gpu(),
             outcome: OutcomeKeys::new(&found.request, &point.outcome, &point.best),
         });
@@ -476,8 +464,8 @@ fn caveat(comparison: &Comparison) -> Option<String> {
         Evidence::None => "without what was never measured",
         Evidence::Refused => "none",
     };
-    let why: Vec<_> = comparison.reasons.iter().map(|one| one.words()).collect();
-    Some(format!("{what}: {}", why.join(", ")))
+    let why = comparison.reasons.iter().map(|one| one.words());
+    Some(format!("{what}: {}", joined(", ", why)))
 }
 
 impl From<&Comparison> for LossKeys {
@@ -501,45 +489,39 @@ impl From<&Comparison> for LossKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ElsewhereKeys {
     /// The GPU.
-    pub gpu: String,
+    gpu: String,
     /// Format of the linear maps' operands.
-    pub dtype: Dtype,
+    dtype: Dtype,
     /// Share of the layers with linear attention, where it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub linear_share: Option<f64>,
+    linear_share: Option<f64>,
     /// The shape of rank 1, if any shape was found.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub(super) best: Option<BestKeys>,
+    best: Option<BestKeys>,
     /// Why no shape was found.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub refused: Option<String>,
+    refused: Option<String>,
 }
 
 /// The shape of rank 1.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct BestKeys {
-    pub shape: ArchitectureShape,
+struct BestKeys {
+    shape: ArchitectureShape,
     /// What it is predicted under.
-    pub workload: Workload,
-    pub tokens_per_s_per_gpu: f64,
-    pub mfu: f64,
-    pub memory_bytes: f64,
+    workload: Workload,
+    tokens_per_s_per_gpu: f64,
+    mfu: f64,
+    memory_bytes: Bytes,
     /// Over the baseline on the same GPU in the same format.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub gain: Option<f64>,
+    gain: Option<f64>,
     /// As in the shapes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub gpu_time_to_equal_loss: Option<f64>,
-    pub loss: LossKeys,
+    gpu_time_to_equal_loss: Option<f64>,
+    loss: LossKeys,
     /// What this format costs in loss against 16 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub format_loss: Option<LossKeys>,
+    format_loss: Option<LossKeys>,
 }
 
 impl ElsewhereKeys {
@@ -564,11 +546,11 @@ impl ElsewhereKeys {
                 ..
             } = &found.shapes[0];
             BestKeys {
-                shape: ArchitectureShape::from(&ranked.architecture),
+                shape: (&ranked.architecture).into(),
                 workload: *workload,
                 tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
                 mfu: step.mfu,
-                memory_bytes: step.memory.total().bytes(),
+                memory_bytes: step.memory.total(),
                 gain: (!found.request.stands_in).then_some(*gain),
                 gpu_time_to_equal_loss: time_to_equal_loss.filter(|time| time.is_finite()),
                 loss: LossKeys::from(loss),
@@ -587,18 +569,17 @@ impl ElsewhereKeys {
 
 /// How it was found.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct MethodKeys {
-    pub method: &'static str,
+struct MethodKeys {
+    method: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
+    seed: Option<u64>,
     /// How much slower than the fastest of all an annealed answer was at most, in random questions that were asked both ways.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    pub gap: Option<f64>,
-    pub lattice_shapes: u64,
-    pub evaluations: u64,
-    pub refused: u64,
-    pub stopped: &'static str,
+    gap: Option<f64>,
+    lattice_shapes: u64,
+    evaluations: u64,
+    refused: u64,
+    stopped: StopReason,
 }
 
 impl SearchReport {
@@ -608,12 +589,11 @@ impl SearchReport {
         let request = &found.request;
         let shapes = found.shapes.iter().enumerate();
         Self {
-            gpu: gpu.name.clone(),
-            gpu_title: gpu.title.clone(),
-            capacity_bytes: gpu.memory().bytes(),
+            gpu: gpu.into(),
+            capacity_bytes: gpu.memory(),
             request: RequestKeys {
                 parameters: request.parameters,
-                count: request.count.name(),
+                count: request.count,
                 tolerance: request.tolerance,
                 active_parameters: request.active,
                 vocab: request.vocab,
@@ -623,13 +603,10 @@ impl SearchReport {
                     (None, true) => Objective::EqualLoss,
                     (None, false) => Objective::Throughput,
                 },
-                budget_gpu_hours: request
-                    .goal
-                    .and_then(|goal| goal.gpu_time)
-                    .map(|time| time.secs() / HOUR),
+                budget_gpu_hours: request.goal.and_then(|goal| goal.gpu_time).map(hours),
                 serve: request.service.as_ref().map(LifeKeys::from),
                 target_loss_nats: request.goal.and_then(|goal| goal.target_loss),
-                relaxed: request.relaxed.iter().copied().map(Quantity::name).collect(),
+                relaxed: request.relaxed.clone(),
                 free: request
                     .free
                     .iter()
@@ -648,13 +625,8 @@ impl SearchReport {
             framework: found.baseline.framework.clone(),
             basis,
             baseline: BaselineKeys {
-                shape: ArchitectureShape::from(&request.baseline),
-                tokens_per_s: found.baseline.tokens_per_s,
-                tokens_per_s_low: found.baseline.tokens_per_s_low,
-                tokens_per_s_high: found.baseline.tokens_per_s_high,
-                tokens_per_s_per_gpu: found.baseline.tokens_per_s_per_gpu(),
-                mfu: found.baseline.mfu,
-                memory_bytes: found.baseline.memory.total().bytes(),
+                shape: (&request.baseline).into(),
+                speed: SpeedKeys::from(&found.baseline),
                 fits: found.baseline.fits,
                 stands_in: request.stands_in,
             },
@@ -674,7 +646,7 @@ impl SearchReport {
 
     /// Whether the search was stopped before its end.
     pub fn is_interrupted(&self) -> bool {
-        self.search.stopped == StopReason::Interrupted.name()
+        self.search.stopped == StopReason::Interrupted
     }
 
     /// Adds what the same search finds elsewhere.
@@ -717,17 +689,12 @@ impl ShapeKeys {
         Self {
             rank,
             tie_group: shape.ranked.tie,
-            shape: ArchitectureShape::from(architecture),
+            shape: architecture.into(),
             counted_parameters: counted,
             parameters_miss: counted as f64 / parameters as f64 - 1.0,
             workload: shape.ranked.candidate.shape.of_workload().into(),
             layout: found.sharded.then_some(shape.workload),
-            tokens_per_s: step.tokens_per_s,
-            tokens_per_s_low: step.tokens_per_s_low,
-            tokens_per_s_high: step.tokens_per_s_high,
-            tokens_per_s_per_gpu: step.tokens_per_s_per_gpu(),
-            mfu: step.mfu,
-            memory_bytes: step.memory.total().bytes(),
+            speed: SpeedKeys::from(step),
             gain: (!found.request.stands_in).then_some(shape.gain),
             gpu_time_to_equal_loss: shape.time_to_equal_loss.filter(|time| time.is_finite()),
             cost: shape.ranked.candidate.cost,
@@ -741,7 +708,7 @@ impl ShapeKeys {
                 .outside
                 .iter()
                 .map(|(bound, value, usual)| OutsideKeys {
-                    bound: bound.name(),
+                    bound: *bound,
                     value: *value,
                     usual: *usual,
                 })
@@ -753,10 +720,7 @@ impl ShapeKeys {
                 .as_ref()
                 .map(|outcome| OutcomeKeys::new(&found.request, outcome, shape)),
             tier: step.main_tier(),
-            tier_shares: Tier::ALL
-                .into_iter()
-                .map(|tier| (tier, step.tier_shares[tier as usize]))
-                .collect(),
+            tier_shares: step.tier_shares,
         }
     }
 }
@@ -796,11 +760,11 @@ fn by_role(step: &StepEstimate) -> BTreeMap<&'static str, f64> {
 impl PointKeys {
     fn new(found: &Found, point: &FrontPoint) -> Self {
         Self {
-            shape: ArchitectureShape::from(&point.architecture),
+            shape: (&point.architecture).into(),
             workload: point.candidate.shape.of_workload().into(),
             layout: found.sharded.then_some(point.workload),
             tokens_per_s_per_gpu: point.tokens_per_s_per_gpu,
-            memory_bytes: point.candidate.memory.bytes(),
+            memory_bytes: point.candidate.memory,
             gain: (!found.request.stands_in).then_some(point.gain),
             gpu_time_to_equal_loss: point.time_to_equal_loss.filter(|time| time.is_finite()),
             centre_distance: point.centre_distance,
@@ -824,7 +788,7 @@ impl MethodKeys {
             lattice_shapes: found.lattice,
             evaluations: found.evaluations,
             refused: found.refused,
-            stopped: found.stopped.name(),
+            stopped: found.stopped,
         }
     }
 }

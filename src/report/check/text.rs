@@ -1,24 +1,16 @@
 //! A check as people read it: one line per rule, then a paragraph for each broken one.
 
+use super::{CheckReport, FixKeys, GainKeys, RuleKeys, StepKeys, VerdictKeys};
 use crate::arch::Dimension;
-use crate::report::Report;
-use crate::report::check::CheckReport;
-use crate::report::check::FixKeys;
-use crate::report::check::GainKeys;
-use crate::report::check::RuleKeys;
-use crate::report::check::StepKeys;
-use crate::report::grouped;
-use crate::report::percent;
-use crate::report::signed;
-use crate::report::table::{bad, doubtful, good, left, table};
-use crate::report::tier_shares_text;
-use crate::units::Seconds;
+use crate::report::table::{bad, doubtful, good, left, row, table};
+use crate::report::{Report, grouped, joined, percent, signed, tier_shares_text};
+use crate::rules::Severity;
 
 /// A verdict as tables show it: broken rules that are no advice in capitals.
-pub(super) fn verdict_text(verdict: &str, severity: Option<&str>) -> String {
-    match (verdict, severity) {
-        ("broken", Some("hard")) => bad("BROKEN"),
-        ("broken", _) => doubtful("broken (advice)"),
+pub(in crate::report) fn verdict_text(keys: &VerdictKeys) -> String {
+    match (keys.verdict, keys.severity) {
+        (_, Some(Severity::Hard)) => bad("BROKEN"),
+        (_, Some(Severity::Advice)) => doubtful("broken (advice)"),
         ("met", _) => good("met"),
         _ => "-".to_owned(),
     }
@@ -29,7 +21,7 @@ impl Report for CheckReport {
 
     fn page(&self) -> String {
         let mut text = format!("{}\n{}", self.heading(), self.verdicts());
-        for rule in self.rules.iter().filter(|rule| rule.verdict == "broken") {
+        for rule in self.rules.iter().filter(|rule| rule.verdict.is_broken()) {
             text.push('\n');
             text.push_str(&self.paragraph(rule));
         }
@@ -50,34 +42,33 @@ impl CheckReport {
                 "step {} under framework {}\ntiers {}",
                 timed(step),
                 step.framework,
-                tier_shares_text(&step.tier_shares)
+                tier_shares_text(step.tier_shares)
             ),
             (None, Some(why)) => format!("does not run: {why}"),
             (None, None) => String::new(),
         };
-        let notes: Vec<_> = self.notes.iter().map(|note| format!("note {note}\n")).collect();
+        let notes = self.notes.iter().map(|note| format!("note {note}\n"));
         format!(
-            "{} ({} parameters) on {} ({})\n{}\n{}{step}\n",
+            "{} ({} parameters) on {}\n{}\n{}{step}\n",
             self.model.name,
             grouped(self.model.parameters),
-            self.gpu_title,
             self.gpu,
             self.workload,
-            notes.concat(),
+            notes.collect::<String>(),
         )
     }
 
     fn verdicts(&self) -> String {
         let headings = [left("rule"), left("verdict"), left("what decides")];
-        let rows = self.rules.iter().map(|rule| {
-            let verdict = verdict_text(rule.verdict, rule.severity);
-            [rule.id.to_owned(), verdict, rule.detail.clone()]
-        });
+        let rows = self
+            .rules
+            .iter()
+            .map(|rule| row![rule.id, verdict_text(&rule.verdict), rule.verdict.detail]);
         table(headings, rows)
     }
 
     fn paragraph(&self, rule: &RuleKeys) -> String {
-        let mut text = format!("{}: {}\n", rule.id, rule.detail);
+        let mut text = format!("{}: {}\n", rule.id, rule.verdict.detail);
         text.push_str(&lines(&[
             ("asks", rule.demand.to_owned()),
             ("because", rule.reason.to_owned()),
@@ -99,7 +90,7 @@ impl CheckReport {
     /// A fix and its predicted cost.
     fn proposal(&self, fix: &FixKeys) -> String {
         let heads = fix.changes.iter().find(|one| one.dimension == Dimension::Heads);
-        let changes: Vec<_> = fix
+        let changes = fix
             .changes
             .iter()
             // Where every head has its own keys, both change alike.
@@ -107,20 +98,15 @@ impl CheckReport {
                 one.dimension != Dimension::KvHeads
                     || heads.is_none_or(|heads| (heads.from, heads.to) != (one.from, one.to))
             })
-            .map(|one| format!("{} {} -> {}", one.dimension, one.from, one.to))
-            .collect();
-        let mut all = vec![("fix", changes.join(", "))];
+            .map(|one| format!("{} {} -> {}", one.dimension, one.from, one.to));
+        let mut all = vec![("fix", joined(", ", changes))];
         if fix.parameter_change_fraction.abs() >= 5e-5 {
             let change = fix.parameter_change_fraction * 100.0;
             all.push(("size", format!("{change:+.2} % parameters")));
         }
-        let after = Seconds::from_micros(fix.predicted.time_us);
+        let after = fix.predicted.time_us;
         let cost = match (&self.predicted, &fix.gain) {
-            (Some(before), Some(gain)) => format!(
-                "{} -> {after}: {}",
-                Seconds::from_micros(before.time_us),
-                self.outcome(fix, gain)
-            ),
+            (Some(before), Some(gain)) => format!("{} -> {after}: {}", before.time_us, self.outcome(fix, gain)),
             _ => format!("step {}", timed(&fix.predicted)),
         };
         all.push(("cost", cost));
@@ -159,7 +145,8 @@ impl CheckReport {
     }
 
     fn summary(&self) -> String {
-        let applicable = self.rules.iter().filter(|rule| rule.verdict != "not_applicable");
+        let applicable = self.rules.iter();
+        let applicable = applicable.filter(|rule| rule.verdict.verdict != "not_applicable");
         match self.broken {
             0 => format!("all {} rules that apply are met", applicable.count()),
             broken => format!("{broken} of {} rules that apply are broken", applicable.count()),
@@ -169,7 +156,7 @@ impl CheckReport {
 
 /// `254.4 ms (90 %: 224.0 ms to 288.9 ms)`.
 fn timed(step: &StepKeys) -> String {
-    let [time, low, high] = [step.time_us, step.low_us, step.high_us].map(Seconds::from_micros);
+    let (time, low, high) = (step.time_us, step.low_us, step.high_us);
     let memory = match step.fits {
         true => String::new(),
         false => format!("; {}", bad("DOES NOT FIT the memory")),
