@@ -7,7 +7,7 @@ use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::predict::Predictor;
 use crate::report::search::{ElsewhereKeys, SearchReport};
-use crate::request::{LEAST_POSITIONS, SearchRequest, TargetRequest};
+use crate::request::{LEAST_POSITIONS, LinearShare, SearchRequest, TargetRequest};
 use crate::search::{self, Request, Service, Watch};
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ fn elsewhere<P: Borrow<Predictor>>(
         search::search(predictor, &request, watch)
     };
     let mut all = Vec::new();
-    for share in shares {
+    for LinearShare(share) in shares {
         let found = search::search(home, &searched.with_linear(asked.linear, share), watch);
         all.push(ElsewhereKeys::new(home.gpu(), own, found).with_linear(share));
     }

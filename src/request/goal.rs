@@ -1,25 +1,20 @@
 //! Budgets of GPU time, as people write them.
 
 use crate::request::number;
+use crate::request::written::{Written, written};
 use crate::units::Seconds;
-use serde::de::{Deserialize, Deserializer, Error as _};
-use std::str::FromStr;
+use serde_json::Value;
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 /// GPU time of one training run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuTime(pub Seconds);
 
-impl GpuTime {
+impl Written for GpuTime {
     const ALLOWED: &'static str = "GPU time from 0.01 to 1e12 GPU-hours, such as `1000 gpu-hours` or `50 gpu-days`";
-}
 
-impl FromStr for GpuTime {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn read(text: &str) -> Option<Self> {
         const HOUR: f64 = 3600.0;
         let units = [
             ("gpu-hours", HOUR),
@@ -29,16 +24,29 @@ impl FromStr for GpuTime {
         ];
         let lower = text.trim().to_ascii_lowercase();
         let is_named = units.iter().any(|(unit, _)| lower.ends_with(unit));
-        let seconds = number::with_unit(text, &units).filter(|_| is_named);
-        let seconds = seconds.filter(|seconds| (0.01 * HOUR..=1e12 * HOUR).contains(seconds));
-        seconds
-            .map(|seconds| Self(Seconds::from_secs(seconds)))
-            .ok_or_else(|| match meant(&lower) {
-                Some(hours) => format!("write `{hours} gpu-hours`; allowed: {}", Self::ALLOWED),
-                None => format!("allowed: {}", Self::ALLOWED),
-            })
+        let seconds = number::with_unit(text, &units).filter(|_| is_named)?;
+        let is_allowed = (0.01 * HOUR..=1e12 * HOUR).contains(&seconds);
+        is_allowed.then_some(Self(Seconds::from_secs(seconds)))
+    }
+
+    fn refusal(text: &str) -> String {
+        let hours = meant(&text.trim().to_ascii_lowercase());
+        let hint = hours.map(|hours| format!("write `{hours} gpu-hours`; "));
+        format!("{}allowed: {}", hint.unwrap_or_default(), Self::ALLOWED)
+    }
+
+    fn described() -> RefOr<Schema> {
+        let pattern = "^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2})? ?gpu-(hour|day)s?$";
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some(pattern))
+            .description(Some(Self::ALLOWED))
+            .examples(["1000 gpu-hours"])
+            .into()
     }
 }
+
+written!(GpuTime, ServedTokens);
 
 /// GPU-hours of a number without a unit, or of `512 gpus 30 days`.
 fn meant(text: &str) -> Option<f64> {
@@ -65,39 +73,14 @@ fn meant(text: &str) -> Option<f64> {
     factors.filter(|_| is_both).map(|all| all.iter().product())
 }
 
-impl<'de> Deserialize<'de> for GpuTime {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = String::deserialize(deserializer)?.parse();
-        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
-    }
-}
-
-impl PartialSchema for GpuTime {
-    fn schema() -> RefOr<Schema> {
-        let pattern = "^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2})? ?gpu-(hour|day)s?$";
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .pattern(Some(pattern))
-            .description(Some(Self::ALLOWED))
-            .examples(["1000 gpu-hours"])
-            .into()
-    }
-}
-
-impl ToSchema for GpuTime {}
-
 /// Tokens that a model generates in its life.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServedTokens(pub f64);
 
-impl ServedTokens {
+impl Written for ServedTokens {
     const ALLOWED: &'static str = "tokens up to 1e18, such as `4T tokens` or `2T tokens/year for 2 years`";
-}
 
-impl FromStr for ServedTokens {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn read(text: &str) -> Option<Self> {
         const TIMES: [(&str, f64); 4] = [("day", 1.0), ("week", 7.0), ("month", 365.25 / 12.0), ("year", 365.25)];
         let days = |text: &str| {
             let text = text.trim().trim_end_matches('s');
@@ -118,27 +101,19 @@ impl FromStr for ServedTokens {
                 .and_then(|(tokens, unit)| Some(count(tokens)? / days(&format!("1 {unit}"))? * days(span)?)),
             _ => None,
         };
-        let total = total.filter(|total| (1.0..=1e18).contains(total));
-        total.map(Self).ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+        total.filter(|total| (1.0..=1e18).contains(total)).map(Self)
     }
-}
 
-impl<'de> Deserialize<'de> for ServedTokens {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = String::deserialize(deserializer)?.parse();
-        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::read(value.as_str()?)
     }
-}
 
-impl PartialSchema for ServedTokens {
-    fn schema() -> RefOr<Schema> {
+    fn described() -> RefOr<Schema> {
         let text = ObjectBuilder::new().schema_type(Type::String);
         let text = text.description(Some(Self::ALLOWED));
         text.examples(["2T tokens/year for 2 years"]).into()
     }
 }
-
-impl ToSchema for ServedTokens {}
 
 #[cfg(test)]
 mod tests {

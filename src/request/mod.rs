@@ -34,6 +34,8 @@ mod target;
 
 mod workload;
 
+mod written;
+
 pub use calibrate::{CalibrateRequest, MeasuredRun};
 pub use goal::{GpuTime, ServedTokens};
 pub use graph::{GraphRequest, OperatorList};
@@ -47,3 +49,6 @@ pub use size::{Size, Sizes};
 pub use step::{RunRequest, StepRequest};
 pub use target::{DEFAULT_GPU, FrameworkRequest, TargetRequest};
 pub use workload::WorkloadRequest;
+pub use written::{
+    Confidence, Gigabits, Gigabytes, LinearShare, MemoryShare, Milliseconds, TargetLoss, Tolerance, Top, ZeroStage,
+};

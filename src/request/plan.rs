@@ -1,8 +1,5 @@
 //! The layout of a step over a number of GPUs, and GPUs beside each other.
 
-#[cfg(feature = "cli")]
-use super::search::MOST_SHAPES as MOST_LAYOUTS;
-use super::search::{shapes as layouts, ten};
 use crate::arch::{
     Acceptance, Architecture, AttentionKernel, BaseDtype, Dimension, Draft, GradientDtype, KvCacheDtype, Loss, Mode,
     Offload, Optimizer, OptimizerStates, Recipe, Recompute, Targets, Workload,
@@ -12,15 +9,13 @@ use crate::gpu::Gpu;
 use crate::ops::{Dtype, RouterLoad};
 use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
 use crate::request::workload::{USUAL_SEQUENCE, format};
+use crate::request::written::{Confidence, MemoryShare, Milliseconds, Top, Written, ZeroStage, written};
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
-use serde::de::{Deserialize, Deserializer, Error as _};
-use serde_json::Value;
 use std::fmt;
-use std::str::FromStr;
+use utoipa::ToSchema;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 /// Default number of tokens that a request generates.
 pub(super) const USUAL_OUTPUT: u64 = 512;
@@ -33,8 +28,6 @@ pub struct GpuCounts {
 }
 
 impl GpuCounts {
-    const ALLOWED: &'static str = "a whole number from 1 to 131072, or START:END in doublings such as 8:1024";
-
     /// The numbers, rising.
     pub fn values(self) -> impl Iterator<Item = u64> {
         let doubled = std::iter::successors(Some(self.start), |count| count.checked_mul(2));
@@ -42,15 +35,20 @@ impl GpuCounts {
     }
 }
 
-impl FromStr for GpuCounts {
-    type Err = String;
+impl Written for GpuCounts {
+    const ALLOWED: &'static str = "a whole number from 1 to 131072, or START:END in doublings such as 8:1024";
 
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
+    fn read(text: &str) -> Option<Self> {
         let (start, end) = text.split_once(':').unwrap_or((text, text));
-        let counts = number::size(start).zip(number::size(end));
-        let counts = counts.filter(|(start, end)| 1 <= *start && start <= end && *end <= MOST_GPUS);
-        let (start, end) = counts.ok_or_else(|| format!("allowed: {}", Self::ALLOWED))?;
-        Ok(Self { start, end })
+        let (start, end) = (number::size(start)?, number::size(end)?);
+        (1 <= start && start <= end && end <= MOST_GPUS).then_some(Self { start, end })
+    }
+
+    fn described() -> RefOr<Schema> {
+        let text = ObjectBuilder::new()
+            .pattern(Some("^[0-9]+(:[0-9]+)?$"))
+            .examples(["8:1024"]);
+        number_or_text_schema(Type::Integer, MOST_GPUS as f64, text.description(Some(Self::ALLOWED)))
     }
 }
 
@@ -64,49 +62,19 @@ impl fmt::Display for GpuCounts {
     }
 }
 
-impl<'de> Deserialize<'de> for GpuCounts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        number_or_text(deserializer, Self::ALLOWED)
-    }
-}
-
-impl PartialSchema for GpuCounts {
-    fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new()
-            .pattern(Some("^[0-9]+(:[0-9]+)?$"))
-            .examples(["8:1024"]);
-        number_or_text_schema(Type::Integer, MOST_GPUS as f64, text.description(Some(Self::ALLOWED)))
-    }
-}
-
-impl ToSchema for GpuCounts {}
-
 /// Tokens: a number, or one with K, M, B or T behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tokens(pub f64);
 
-impl Tokens {
+impl Written for Tokens {
     const ALLOWED: &'static str = "a number of tokens from 1 to 1e18, such as 4M or 15T";
-}
 
-impl FromStr for Tokens {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let tokens = number::with_unit(text, &number::DECIMAL).map(f64::round);
-        let tokens = tokens.filter(|tokens| (1.0..=1e18).contains(tokens));
-        tokens.map(Self).ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+    fn read(text: &str) -> Option<Self> {
+        let tokens = number::with_unit(text, &number::DECIMAL)?.round();
+        (1.0..=1e18).contains(&tokens).then_some(Self(tokens))
     }
-}
 
-impl<'de> Deserialize<'de> for Tokens {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        number_or_text(deserializer, Self::ALLOWED)
-    }
-}
-
-impl PartialSchema for Tokens {
-    fn schema() -> RefOr<Schema> {
+    fn described() -> RefOr<Schema> {
         let text = ObjectBuilder::new()
             .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
             .examples(["4M"]);
@@ -114,43 +82,28 @@ impl PartialSchema for Tokens {
     }
 }
 
-impl ToSchema for Tokens {}
-
 /// The price of one GPU for an hour, in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UsdPerHour(pub f64);
 
 impl UsdPerHour {
     const MOST: f64 = 1e4;
+}
+
+impl Written for UsdPerHour {
     const ALLOWED: &'static str = "a number above 0 and up to 10000, in US dollars";
-}
 
-impl FromStr for UsdPerHour {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let read = text.trim().trim_start_matches('$').parse().ok();
-        read.filter(|usd| *usd > 0.0 && *usd <= Self::MOST)
-            .map(Self)
-            .ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
+    fn read(text: &str) -> Option<Self> {
+        let usd = text.trim().trim_start_matches('$').parse().ok()?;
+        (usd > 0.0 && usd <= Self::MOST).then_some(Self(usd))
     }
-}
 
-impl<'de> Deserialize<'de> for UsdPerHour {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        number_or_text(deserializer, Self::ALLOWED)
-    }
-}
-
-impl PartialSchema for UsdPerHour {
-    fn schema() -> RefOr<Schema> {
+    fn described() -> RefOr<Schema> {
         let number = ObjectBuilder::new().schema_type(Type::Number);
         let number = number.exclusive_minimum(Some(0.0));
         number.maximum(Some(Self::MOST)).into()
     }
 }
-
-impl ToSchema for UsdPerHour {}
 
 /// Prices of a GPU for an hour, in US dollars: one for all GPUs, or one for each that is named.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,9 +113,6 @@ pub struct GpuPrices {
 }
 
 impl GpuPrices {
-    const ALLOWED: &'static str =
-        "a number above 0 and up to 10000, in US dollars, or one a GPU such as h100=2.5,b200=5";
-
     /// The price of this GPU, where there is one.
     pub fn of(&self, gpu: &Gpu) -> Option<f64> {
         let mut named = self.named.iter();
@@ -192,33 +142,23 @@ fn is_named(name: &str, gpu: &Gpu) -> bool {
     name == gpu.name || Gpu::find(name).is_ok_and(|found| found.name == gpu.name)
 }
 
-impl FromStr for GpuPrices {
-    type Err = String;
+impl Written for GpuPrices {
+    const ALLOWED: &'static str =
+        "a number above 0 and up to 10000, in US dollars, or one a GPU such as h100=2.5,b200=5";
 
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let wrong = |_| format!("allowed: {}", Self::ALLOWED);
+    fn read(text: &str) -> Option<Self> {
         let (mut all, mut named) = (None, Vec::new());
         for part in text.split(',') {
             match part.split_once('=') {
-                Some((name, price)) => {
-                    named.push((name.trim().to_owned(), price.parse().map_err(wrong)?));
-                }
-                None if all.is_none() => all = Some(part.parse().map_err(wrong)?),
-                None => return Err(wrong(String::new())),
+                Some((name, price)) => named.push((name.trim().to_owned(), UsdPerHour::read(price)?)),
+                None if all.is_none() => all = Some(UsdPerHour::read(part)?),
+                None => return None,
             }
         }
-        Ok(Self { all, named })
+        Some(Self { all, named })
     }
-}
 
-impl<'de> Deserialize<'de> for GpuPrices {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        number_or_text(deserializer, Self::ALLOWED)
-    }
-}
-
-impl PartialSchema for GpuPrices {
-    fn schema() -> RefOr<Schema> {
+    fn described() -> RefOr<Schema> {
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
             .pattern(Some(
@@ -226,26 +166,12 @@ impl PartialSchema for GpuPrices {
             ))
             .examples(["h100=2.5,b200=5"])
             .description(Some(Self::ALLOWED));
-        let number = UsdPerHour::schema();
+        let number = UsdPerHour::described();
         OneOfBuilder::new().item(number).item(text).into()
     }
 }
 
-impl ToSchema for GpuPrices {}
-
-/// Reads what JSON may hold as a number or as a text.
-fn number_or_text<'de, D: Deserializer<'de>, T: FromStr>(
-    deserializer: D,
-    allowed: &str,
-) -> std::result::Result<T, D::Error> {
-    let text = match Value::deserialize(deserializer)? {
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text,
-        _ => String::new(),
-    };
-    let read = text.parse();
-    read.map_err(|_| D::Error::custom(format!("expected {allowed}")))
-}
+written!(GpuCounts, Tokens, UsdPerHour, GpuPrices);
 
 /// The schema of a number from 1 to `most`, or of a text.
 fn number_or_text_schema(number: Type, most: f64, text: ObjectBuilder) -> RefOr<Schema> {
@@ -289,20 +215,14 @@ pub struct PlanRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", visible_alias = "max-concurrency", aliases = ["concurrent-requests", "users"]))]
     pub concurrency: Option<Size>,
     /// The longest time to the first token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
-    #[serde(default, deserialize_with = "limit")]
-    #[schema(exclusive_minimum = 0.0)]
-    pub ttft_ms: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    pub ttft_ms: Option<Milliseconds>,
     /// The longest time per further token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
-    #[serde(default, deserialize_with = "limit")]
-    #[schema(exclusive_minimum = 0.0)]
-    pub tpot_ms: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    pub tpot_ms: Option<Milliseconds>,
     /// The least probability with which the times keep their limits [default: 0.5: the expected times keep them].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = probability))]
-    #[serde(default, deserialize_with = "confidence")]
-    #[schema(minimum = 0.5, maximum = 0.99)]
-    pub confidence: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION"))]
+    pub confidence: Option<Confidence>,
     /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
     #[cfg_attr(feature = "cli", arg(long))]
     pub dtype: Option<Dtype>,
@@ -395,10 +315,8 @@ pub struct PlanRequest {
     )]
     pub batch: Option<Size>,
     /// Keep this ZeRO stage [default: those that the framework runs].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3)))]
-    #[serde(default, deserialize_with = "stage")]
-    #[schema(minimum = 0, maximum = 3)]
-    pub zero: Option<u8>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "STAGE"))]
+    pub zero: Option<ZeroStage>,
     /// Keep this recomputation [default: the fastest that fits].
     #[cfg_attr(feature = "cli", arg(long))]
     pub recompute: Option<Recompute>,
@@ -406,16 +324,13 @@ pub struct PlanRequest {
     #[cfg_attr(feature = "cli", arg(long))]
     pub offload: Option<Offload>,
     /// Share of a GPU's memory that a layout takes at most [default: 0.88 in training, 0.9 when serving].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = share))]
-    #[serde(default, deserialize_with = "fraction")]
-    #[schema(minimum = 0.1, maximum = 1.0)]
-    pub memory_share: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION"))]
+    pub memory_share: Option<MemoryShare>,
     /// Layouts to report.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t = ten(), value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..=MOST_LAYOUTS)))]
-    #[serde(default = "ten", deserialize_with = "layouts")]
-    #[schema(default = 10, minimum = 1, maximum = 1000)]
-    pub top: u64,
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "N"))]
+    #[serde(default)]
+    #[schema(default = 10)]
+    pub top: Top,
     /// Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
     #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
     pub tokens: Option<Tokens>,
@@ -496,22 +411,24 @@ impl PlanRequest {
         let largest = self.gpus.values().last().unwrap_or(1);
         let tokens = self.global_batch.map(|tokens| tokens.0);
         let global_batch = sequences(tokens, seq, largest)?;
-        let memory_share = self
-            .memory_share
-            .unwrap_or(if serves { SERVING_MEMORY_SHARE } else { memory_share() });
+        let memory_share = match (self.memory_share, serves) {
+            (Some(MemoryShare(share)), _) => share,
+            (None, true) => SERVING_MEMORY_SHARE,
+            (None, false) => memory_share(),
+        };
         let queries = self.gpus.values().map(|gpus| Query {
             gpus,
             global_batch,
             workload,
             kept: kept.clone(),
-            zero: self.zero,
+            zero: self.zero.map(|stage| stage.0),
             recompute: self.recompute,
             offloads: match self.offload {
                 Some(kept) => vec![kept],
                 None => OFFLOAD_LAST.to_vec(),
             },
             memory_share,
-            top: self.top as usize,
+            top: self.top.0 as usize,
         });
         Ok(Planned {
             queries: queries.collect(),
@@ -591,8 +508,12 @@ impl PlanRequest {
 }
 
 /// These limits of requests of any length.
-pub(super) fn limits(ttft_ms: Option<f64>, tpot_ms: Option<f64>, confidence: Option<f64>) -> Limits {
-    let milliseconds = |limit: Option<f64>| limit.map(|ms| Seconds::from_secs(ms * 1e-3));
+pub(super) fn limits(
+    ttft_ms: Option<Milliseconds>,
+    tpot_ms: Option<Milliseconds>,
+    confidence: Option<Confidence>,
+) -> Limits {
+    let milliseconds = |limit: Option<Milliseconds>| limit.map(|limit| Seconds::from_secs(limit.0 * 1e-3));
     Limits {
         prompt: 0,
         cached: 0,
@@ -600,78 +521,18 @@ pub(super) fn limits(ttft_ms: Option<f64>, tpot_ms: Option<f64>, confidence: Opt
         concurrency: None,
         first_token: milliseconds(ttft_ms),
         token: milliseconds(tpot_ms),
-        confidence: confidence.unwrap_or(Limits::USUAL_CONFIDENCE),
+        confidence: confidence.map_or(Limits::USUAL_CONFIDENCE, |one| one.0),
     }
 }
 
 /// The share of a GPU's memory that servers take: vLLM's default of `--gpu-memory-utilization`.
 pub(super) const SERVING_MEMORY_SHARE: f64 = 0.9;
 
-fn is_share(share: &f64) -> bool {
-    (0.1..=1.0).contains(share)
-}
-
-#[cfg(feature = "cli")]
-fn share(text: &str) -> std::result::Result<f64, String> {
-    let read = number::fraction(text).filter(is_share);
-    read.ok_or_else(|| "allowed: a fraction from 0.1 to 1".to_owned())
-}
-
-fn is_probability(share: &f64) -> bool {
-    (0.5..=0.99).contains(share)
-}
-
-#[cfg(feature = "cli")]
-pub(super) fn probability(text: &str) -> std::result::Result<f64, String> {
-    let read = number::fraction(text).filter(is_probability);
-    read.ok_or_else(|| "allowed: a fraction from 0.5 to 0.99".to_owned())
-}
-
-pub(super) fn confidence<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
-    optional(deserializer, is_probability, "a fraction from 0.5 to 0.99")
-}
-
-fn is_limit(ms: &f64) -> bool {
-    *ms > 0.0 && ms.is_finite()
-}
-
-#[cfg(feature = "cli")]
-pub(super) fn milliseconds(text: &str) -> std::result::Result<f64, String> {
-    let read = number::with_unit(text, &[("ms", 1.0), ("s", 1e3)]).filter(is_limit);
-    read.ok_or_else(|| "allowed: milliseconds above 0".to_owned())
-}
-
-/// Reads a number that may be absent and else is `allowed`.
-fn optional<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-    allowed: impl FnOnce(&T) -> bool,
-    expected: &str,
-) -> std::result::Result<Option<T>, D::Error> {
-    match Option::deserialize(deserializer)? {
-        Some(value) if !allowed(&value) => Err(D::Error::custom(format!("expected {expected}"))),
-        given => Ok(given),
-    }
-}
-
-fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
-    optional(deserializer, is_share, "a fraction from 0.1 to 1")
-}
-
-pub(super) fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
-    optional(deserializer, is_limit, "milliseconds above 0")
-}
-
-fn stage<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u8>, D::Error> {
-    let expected = "a whole number from 0 to 3";
-    let stage = optional(deserializer, |stage: &u64| *stage <= 3, expected)?;
-    Ok(stage.map(|stage| stage as u8))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arch::Preset;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn planned(name: &str, mut body: Value) -> Result<Planned> {
         body["architecture"] = json!(name);

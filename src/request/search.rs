@@ -1,45 +1,23 @@
 //! The fastest architecture for a number of parameters.
 
-use super::plan::{SERVING_MEMORY_SHARE, USUAL_OUTPUT, confidence, limit, limits};
-#[cfg(feature = "cli")]
-use super::plan::{milliseconds, probability};
-use crate::arch::Architecture;
-use crate::arch::Dimension;
-use crate::arch::MlpKind;
-use crate::arch::Mode;
-use crate::arch::Moe;
-use crate::arch::Stated;
-use crate::arch::config_json;
-use crate::arch::{Recipe, Workload};
-use crate::error::Error;
-use crate::error::Result;
+use super::plan::{SERVING_MEMORY_SHARE, USUAL_OUTPUT, limits};
+use crate::arch::{Architecture, Dimension, MlpKind, Mode, Moe, Recipe, Stated, Workload, config_json};
+use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Recurrence};
 use crate::plan::Limits;
-use crate::request::ArchitectureRequest;
-use crate::request::Size;
-use crate::request::Sizes;
-use crate::request::WorkloadRequest;
-use crate::request::number;
 use crate::request::workload::USUAL_SEQUENCE;
-use crate::request::{GpuPrices, GpuTime, ServedTokens, Tokens};
-use crate::search;
-use crate::search::Free;
-use crate::search::Life;
-use crate::search::Method;
-use crate::search::PARAMETERS;
-use crate::search::Request;
-use crate::search::USUAL_VOCABULARY;
+use crate::request::written::{Confidence, LinearShare, Milliseconds, TargetLoss, Tolerance, Top, Written, written};
+use crate::request::{
+    ArchitectureRequest, GpuPrices, GpuTime, ServedTokens, Size, Sizes, Tokens, WorkloadRequest, number,
+};
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Goal, Objective};
-use crate::search::shape::Count;
-use crate::search::shape::Fixed;
-use serde::de::{Deserialize, Deserializer, Error as _};
-use serde_json::Value;
-use std::str::FromStr;
+use crate::search::shape::{Count, Fixed};
+use crate::search::{self, Free, Life, Method, PARAMETERS, Request, USUAL_VOCABULARY};
+use utoipa::ToSchema;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 /// Positions that an exported config allows at least.
 pub const LEAST_POSITIONS: u64 = 2048;
@@ -49,9 +27,6 @@ const FIRST_SIZE: u64 = 1_000_000_000;
 
 /// The most shared experts of a layer.
 const MOST_SHARED: u64 = 64;
-
-/// The most shapes that one report may have.
-pub(super) const MOST_SHAPES: u64 = 1000;
 
 /// What to search: a number of parameters, a model whose parts are kept, or both.
 #[derive(Clone, Debug, serde::Deserialize, ToSchema)]
@@ -78,10 +53,8 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
     pub tokens: Option<Tokens>,
     /// Loss to reach for the objective train-time, in nats per token on the scale of the law gemstones-annealed.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NATS", value_parser = loss))]
-    #[serde(default, deserialize_with = "some_loss")]
-    #[schema(minimum = 0.5, maximum = 20)]
-    pub target_loss: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "NATS"))]
+    pub target_loss: Option<TargetLoss>,
     /// Tokens that the model generates after its training, such as `2T tokens/year for 2 years`: budget and time are then those of
     /// training and serving together.
     #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
@@ -99,20 +72,14 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "T", visible_alias = "osl"))]
     pub output: Option<Size>,
     /// The longest time to the first token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
-    #[serde(default, deserialize_with = "limit")]
-    #[schema(exclusive_minimum = 0.0)]
-    pub ttft_ms: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    pub ttft_ms: Option<Milliseconds>,
     /// The longest time per further token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS", value_parser = milliseconds))]
-    #[serde(default, deserialize_with = "limit")]
-    #[schema(exclusive_minimum = 0.0)]
-    pub tpot_ms: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    pub tpot_ms: Option<Milliseconds>,
     /// The least probability with which the times keep their limits [default: 0.5: the expected times keep them].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION", value_parser = probability))]
-    #[serde(default, deserialize_with = "confidence")]
-    #[schema(minimum = 0.5, maximum = 0.99)]
-    pub confidence: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION"))]
+    pub confidence: Option<Confidence>,
     /// Price of one GPU for an hour, in US dollars: one for training and serving, or one for each such as h100=2.5,h200=3.5.
     #[cfg_attr(feature = "cli", arg(long, value_name = "USD|GPU=USD,…"))]
     pub usd_per_gpu_hour: Option<GpuPrices>,
@@ -122,10 +89,10 @@ pub struct SearchRequest {
     #[schema(default = "total")]
     pub count: Count,
     /// Largest miss of params, as a fraction.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t = percent(), value_parser = tolerance, value_name = "FRACTION"))]
-    #[serde(default = "percent", deserialize_with = "fraction")]
-    #[schema(default = 0.01, minimum = 0, maximum = 0.5)]
-    pub tolerance: f64,
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "FRACTION"))]
+    #[serde(default)]
+    #[schema(default = 0.01)]
+    pub tolerance: Tolerance,
     /// Start from this model, a preset or a config.json: its norms, positions, biases, kind of MLP and vocabulary
     /// stay, and gains are reported against it [default: the published model of this kind within a quarter of the size, if there
     /// is one].
@@ -153,10 +120,10 @@ pub struct SearchRequest {
     pub also_dtypes: Vec<Dtype>,
     /// Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of each further one is shown beside the others
     /// [default: as in like, else 0].
-    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_parser = share, value_name = "FRACTION"))]
-    #[serde(default, deserialize_with = "shares")]
+    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "FRACTION"))]
+    #[serde(default)]
     #[schema(max_items = 16)]
-    pub linear_share: Vec<f64>,
+    pub linear_share: Vec<LinearShare>,
     /// Kind of linear attention [default: as in like, else gated_delta_net].
     #[cfg_attr(feature = "cli", arg(long))]
     pub linear: Option<Recurrence>,
@@ -210,11 +177,10 @@ pub struct SearchRequest {
     #[cfg_attr(feature = "cli", arg(long, value_name = "R"))]
     pub kv_lora_rank: Option<Size<0>>,
     /// Shapes to report.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t = ten(), value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..=MOST_SHAPES)))]
-    #[serde(default = "ten", deserialize_with = "shapes")]
-    #[schema(default = 10, minimum = 1, maximum = 1000)]
-    pub top: u64,
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "N"))]
+    #[serde(default)]
+    #[schema(default = 10)]
+    pub top: Top,
     /// Look at every shape of the lattice instead of annealing.
     #[cfg_attr(feature = "cli", arg(long))]
     #[serde(default)]
@@ -288,7 +254,7 @@ impl SearchRequest {
             objective,
             gpu_time: self.budget.map(|budget| budget.0),
             tokens: self.tokens.map(|tokens| tokens.0),
-            target_loss: self.target_loss,
+            target_loss: self.target_loss.map(|loss| loss.0),
         }))
     }
 
@@ -347,8 +313,8 @@ impl SearchRequest {
         let whole_groups = self.export && !groups_can_be_written(&request.base)?;
         request.fixed.kv_group = whole_groups.then_some(1);
         request.equal_loss = self.objective() == Objective::EqualLoss;
-        if let Some(first) = self.linear_share.first() {
-            for share in &self.linear_share {
+        if let Some(LinearShare(first)) = self.linear_share.first() {
+            for LinearShare(share) in &self.linear_share {
                 let with = request.with_linear(self.linear, *share);
                 if let Err(error) = with.base.validate() {
                     return Err(Error::field(
@@ -456,7 +422,7 @@ impl SearchRequest {
         Ok(Request {
             vocab: vocab.unwrap_or(request.vocab),
             count: self.count,
-            tolerance: self.tolerance,
+            tolerance: self.tolerance.0,
             active: self.active_params.map_or(request.active, |active| Some(active.0)),
             tokens: self.tokens.map(|tokens| tokens.0),
             goal,
@@ -471,7 +437,7 @@ impl SearchRequest {
                 true => Method::Exhaustive,
                 false => Method::Anneal { seed: self.seed },
             },
-            top: self.top as usize,
+            top: self.top.0 as usize,
             ..request
         })
     }
@@ -597,36 +563,22 @@ fn groups_can_be_written(base: &Architecture) -> Result<bool> {
     Ok(config_json(&with(1), LEAST_POSITIONS).is_ok())
 }
 
-/// What is allowed where parameters are counted.
-const PARAMETERS_ALLOWED: &str = "a number from 10M to 10T, such as 6.7B, 350M, 6.7e9 or 6700000000";
-
 /// A number of parameters, as a number or as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters(pub u64);
 
-impl FromStr for Parameters {
-    type Err = String;
+impl Written for Parameters {
+    const ALLOWED: &'static str = "a number from 10M to 10T, such as 6.7B, 350M, 6.7e9 or 6700000000";
 
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let read = parameters(text).map(Self);
-        read.ok_or_else(|| format!("allowed: {PARAMETERS_ALLOWED}"))
+    /// Digits, an exponent, or a suffix K, M, B or T.
+    fn read(text: &str) -> Option<Self> {
+        let value = number::with_unit(text, &number::DECIMAL)?;
+        // What is too large for a whole number is out of range too.
+        let count = value.round() as u64;
+        (PARAMETERS.0..=PARAMETERS.1).contains(&count).then_some(Self(count))
     }
-}
 
-impl<'de> Deserialize<'de> for Parameters {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let read = match Value::deserialize(deserializer)? {
-            Value::Number(number) => parameters(&number.to_string()),
-            Value::String(text) => parameters(&text),
-            _ => None,
-        };
-        let read = read.map(Self);
-        read.ok_or_else(|| D::Error::custom(format!("expected {PARAMETERS_ALLOWED}")))
-    }
-}
-
-impl PartialSchema for Parameters {
-    fn schema() -> RefOr<Schema> {
+    fn described() -> RefOr<Schema> {
         let number = ObjectBuilder::new()
             .schema_type(Type::Number)
             .minimum(Some(PARAMETERS.0))
@@ -634,88 +586,13 @@ impl PartialSchema for Parameters {
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
             .pattern(Some("^[0-9]+(,[0-9]{3})*(\\.[0-9]+)?([Ee][0-9]{1,2}| ?[KkMmBbTt])?$"))
-            .description(Some(PARAMETERS_ALLOWED))
+            .description(Some(Self::ALLOWED))
             .examples(["6.7B"]);
         OneOfBuilder::new().item(number).item(text).into()
     }
 }
 
-impl ToSchema for Parameters {}
-
-/// Reads a number of parameters: digits, an exponent, or a suffix K, M, B or T; `None` for anything else.
-fn parameters(text: &str) -> Option<u64> {
-    let value = number::with_unit(text, &number::DECIMAL)?;
-    // What is too large for a whole number is out of range too.
-    let count = value.round() as u64;
-    (PARAMETERS.0..=PARAMETERS.1).contains(&count).then_some(count)
-}
-
-/// Reads the largest miss of a number of parameters.
-#[cfg(feature = "cli")]
-fn tolerance(text: &str) -> std::result::Result<f64, String> {
-    let value = number::fraction(text).filter(is_tolerance);
-    value.ok_or_else(|| "allowed: a fraction from 0 to 0.5, such as 0.01 or 1%".to_owned())
-}
-
-fn fraction<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {
-    let value = Some(f64::deserialize(deserializer)?).filter(is_tolerance);
-    value.ok_or_else(|| D::Error::custom("expected a fraction from 0 to 0.5"))
-}
-
-fn is_tolerance(value: &f64) -> bool {
-    (0.0..=0.5).contains(value)
-}
-
-const SHARES_ALLOWED: &str = "fractions from 0 to 0.99";
-
-fn is_share(share: &f64) -> bool {
-    (0.0..=0.99).contains(share)
-}
-
-/// Reads a share of the layers.
-#[cfg(feature = "cli")]
-fn share(text: &str) -> std::result::Result<f64, String> {
-    let share = number::fraction(text).filter(is_share);
-    share.ok_or_else(|| format!("allowed: {SHARES_ALLOWED}"))
-}
-
-fn shares<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<f64>, D::Error> {
-    let shares = Some(Vec::deserialize(deserializer)?).filter(|shares: &Vec<f64>| shares.iter().all(is_share));
-    shares.ok_or_else(|| D::Error::custom(format!("expected {SHARES_ALLOWED}")))
-}
-
-const LOSS_ALLOWED: &str = "a number from 0.5 to 20, in nats per token";
-
-fn is_loss(value: &f64) -> bool {
-    (0.5..=20.0).contains(value)
-}
-
-/// Reads a loss to reach.
-#[cfg(feature = "cli")]
-fn loss(text: &str) -> std::result::Result<f64, String> {
-    let value = text.parse().ok().filter(is_loss);
-    value.ok_or_else(|| format!("allowed: {LOSS_ALLOWED}"))
-}
-
-fn some_loss<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<f64>, D::Error> {
-    match Option::<f64>::deserialize(deserializer)? {
-        Some(value) if !is_loss(&value) => Err(D::Error::custom(format!("expected {LOSS_ALLOWED}"))),
-        value => Ok(value),
-    }
-}
-
-pub(super) fn shapes<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
-    let top = Some(u64::deserialize(deserializer)?).filter(|top| (1..=MOST_SHAPES).contains(top));
-    top.ok_or_else(|| D::Error::custom(format!("expected a whole number from 1 to {MOST_SHAPES}")))
-}
-
-const fn percent() -> f64 {
-    0.01
-}
-
-pub(super) const fn ten() -> u64 {
-    10
-}
+written!(Parameters);
 
 #[cfg(test)]
 mod tests {
@@ -732,10 +609,10 @@ mod tests {
             ("350m", 350_000_000),
             ("1T", 1_000_000_000_000),
         ] {
-            assert_eq!(parameters(text), Some(count), "{text}");
+            assert_eq!(Parameters::read(text), Some(Parameters(count)), "{text}");
         }
         for text in ["", "B", "-1B", "6,7B", "six", "0", "1e99", "nan", "inf", "6.7 GB"] {
-            assert!(parameters(text).is_none(), "{text}");
+            assert!(Parameters::read(text).is_none(), "{text}");
         }
     }
 

@@ -1,12 +1,12 @@
 //! The GPU that is asked about and the model that answers.
 
 use crate::gpu::Gpu;
+use crate::request::written::{Gigabits, Gigabytes};
 use crate::units::BytesPerSecond;
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::convert::Infallible;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 use utoipa::{IntoParams, ToSchema};
 
@@ -77,18 +77,12 @@ pub struct TargetRequest {
     #[cfg_attr(feature = "cli", arg(long, visible_alias = "disable-cuda-graph"))]
     pub enforce_eager: bool,
     /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
-    #[cfg_attr(feature = "cli", arg(long = "network-gbit-per-s", value_name = "GBIT", value_parser = gigabits))]
-    #[serde(deserialize_with = "network")]
-    #[schema(minimum = 0.001, maximum = 8000.0)]
-    #[param(minimum = 0.001, maximum = 8000.0)]
-    pub network_gbit_per_s: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GBIT"))]
+    pub network_gbit_per_s: Option<Gigabits>,
     /// Bandwidth of the link between a GPU and its host in one direction, in GB/s [default: that of the GPU's usual
     /// server].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "GBYTE", value_parser = gigabytes))]
-    #[serde(deserialize_with = "host_link")]
-    #[schema(minimum = 0.001, maximum = 8000.0)]
-    #[param(minimum = 0.001, maximum = 8000.0)]
-    pub host_gbyte_per_s: Option<f64>,
+    #[cfg_attr(feature = "cli", arg(long, value_name = "GBYTE"))]
+    pub host_gbyte_per_s: Option<Gigabytes>,
     /// Widen intervals so that they hold for any software stack of the GPU, not for the one that answers alone. A step has the
     /// wider one of its framework and its operators, a planned engine that of its framework.
     #[cfg_attr(feature = "cli", arg(long))]
@@ -111,48 +105,12 @@ impl TargetRequest {
     pub fn placed(&self, gpu: &Gpu) -> Gpu {
         let mut gpu = gpu.clone();
         let rate = BytesPerSecond::from_bytes_per_sec;
-        if let Some(gigabits) = self.network_gbit_per_s {
+        if let Some(Gigabits(gigabits)) = self.network_gbit_per_s {
             gpu = gpu.with_network(rate(gigabits * 1e9 / 8.0));
         }
-        if let Some(gigabytes) = self.host_gbyte_per_s {
+        if let Some(Gigabytes(gigabytes)) = self.host_gbyte_per_s {
             gpu = gpu.with_host_link(rate(gigabytes * 1e9));
         }
         gpu
     }
-}
-
-/// The bandwidths that are asked for, in Gb/s or GB/s.
-const BANDWIDTHS: RangeInclusive<f64> = 0.001..=8000.0;
-
-fn in_range(bandwidth: f64, unit: &str) -> std::result::Result<f64, String> {
-    let (least, most) = (BANDWIDTHS.start(), BANDWIDTHS.end());
-    let message = format!("expected a number from {least} to {most}, in {unit}");
-    let allowed = BANDWIDTHS.contains(&bandwidth);
-    allowed.then_some(bandwidth).ok_or(message)
-}
-
-/// `400`, `400Gb/s`.
-#[cfg(feature = "cli")]
-fn gigabits(text: &str) -> std::result::Result<f64, String> {
-    let number = text.trim().trim_end_matches("Gb/s").trim();
-    in_range(number.parse().unwrap_or(f64::NAN), "Gb/s")
-}
-
-/// `64`, `64GB/s`.
-#[cfg(feature = "cli")]
-fn gigabytes(text: &str) -> std::result::Result<f64, String> {
-    let number = text.trim().trim_end_matches("GB/s").trim();
-    in_range(number.parse().unwrap_or(f64::NAN), "GB/s")
-}
-
-fn network<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let given: Option<f64> = Option::deserialize(deserializer)?;
-    let read = given.map(|given| in_range(given, "Gb/s"));
-    read.transpose().map_err(D::Error::custom)
-}
-
-fn host_link<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let given: Option<f64> = Option::deserialize(deserializer)?;
-    let read = given.map(|given| in_range(given, "GB/s"));
-    read.transpose().map_err(D::Error::custom)
 }

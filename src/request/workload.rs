@@ -1,28 +1,14 @@
 //! What one step does and over how many GPUs it is spread, with defaults that fit the architecture.
 
-use crate::arch::Acceptance;
-use crate::arch::Architecture;
-use crate::arch::AttentionKernel;
-use crate::arch::BaseDtype;
-use crate::arch::Draft;
-use crate::arch::GradientDtype;
-use crate::arch::KvCacheDtype;
-use crate::arch::Loss;
-use crate::arch::Mode;
-use crate::arch::Offload;
-use crate::arch::Optimizer;
-use crate::arch::OptimizerStates;
-use crate::arch::Recipe;
-use crate::arch::Recompute;
-use crate::arch::Targets;
-use crate::arch::Workload;
-use crate::error::Error;
-use crate::error::Result;
+use crate::arch::{
+    Acceptance, Architecture, AttentionKernel, BaseDtype, Draft, GradientDtype, KvCacheDtype, Loss, Mode, Offload, Optimizer,
+    OptimizerStates, Recipe, Recompute, Targets, Workload,
+};
+use crate::error::{Error, Result};
 use crate::ops::{Dtype, RouterLoad};
-use crate::request::Size;
-use crate::request::Sizes;
+use crate::request::written::ZeroStage;
+use crate::request::{Size, Sizes};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
 use std::sync::LazyLock;
 use utoipa::{IntoParams, ToSchema};
@@ -79,12 +65,8 @@ pub struct WorkloadRequest {
     #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "R"))]
     pub dp: Size,
     /// ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "STAGE",
-        value_parser = clap::value_parser!(u8).range(0..=3)))]
-    #[serde(deserialize_with = "stage")]
-    #[schema(minimum = 0, maximum = 3)]
-    #[param(minimum = 0, maximum = 3)]
-    pub zero: u8,
+    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "STAGE"))]
+    pub zero: ZeroStage,
     /// What the backward pass recomputes.
     #[cfg_attr(feature = "cli", arg(long, default_value_t))]
     pub recompute: Recompute,
@@ -202,7 +184,7 @@ impl WorkloadRequest {
             pp,
             vp,
             dp,
-            zero: self.zero,
+            zero: self.zero.0,
             recompute: self.recompute,
             recompute_layers: recompute_layers.unwrap_or(0),
             attention: self.attention,
@@ -264,11 +246,4 @@ pub(super) fn format(
         Some(stored) if mode != Mode::Train && dtype.is_none() && recipe.is_none() => stored.format(None),
         _ => (sizes.dtype(dtype), recipe.unwrap_or_default()),
     }
-}
-
-/// Reads a ZeRO stage.
-fn stage<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u8, D::Error> {
-    let stage = u64::deserialize(deserializer)?;
-    let read = u8::try_from(stage).ok().filter(|stage| *stage <= 3);
-    read.ok_or_else(|| D::Error::custom("expected a whole number from 0 to 3"))
 }
