@@ -14,12 +14,11 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, ServerInitializeError, ServiceExt};
 use rmcp::{ServerHandler, transport};
 use serde_json::{Value, json};
-use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 use tokio::sync::Semaphore;
 use tokio::task;
 

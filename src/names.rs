@@ -37,7 +37,6 @@ macro_rules! named_enum {
             }
         }
 
-        #[cfg(feature = "cli")]
         impl clap::ValueEnum for $name {
             fn value_variants<'a>() -> &'a [Self] {
                 &Self::ALL

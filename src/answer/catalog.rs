@@ -3,12 +3,9 @@
 use crate::arch::Preset;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::predict::Predictor;
-use crate::predict::library;
-use crate::report::gpus::GpuReport;
-use crate::report::gpus::GpusReport;
-use crate::report::models::ModelLine;
-use crate::report::models::ModelsReport;
+use crate::predict::{Predictor, library};
+use crate::report::gpus::{GpuReport, GpusReport};
+use crate::report::models::{ModelLine, ModelsReport};
 use crate::report::presets::PresetsReport;
 
 /// Every known GPU.

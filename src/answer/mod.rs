@@ -23,9 +23,7 @@ pub mod search;
 
 pub mod sweep;
 
-use crate::arch::Architecture;
-use crate::arch::Mode;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Mode, Workload};
 use crate::check;
 use crate::error::Result;
 use crate::families::{Family, Variant};

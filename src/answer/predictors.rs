@@ -3,20 +3,13 @@
 //! Making one takes milliseconds, asking it microseconds, so those that were asked last are kept.
 
 use crate::arch::Mode;
-use crate::error::Error;
-use crate::error::Result;
-use crate::error::read_text;
+use crate::error::{Error, Result, read_text};
 use crate::framework::Framework;
-use crate::gpu::Gpu;
-use crate::gpu::GpuCatalog;
-use crate::predict::Predictor;
-use crate::predict::library;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::predict::scope::Scope;
-use crate::regressor::artifact::Artifact;
-use crate::regressor::artifact::Card;
-use crate::request::DEFAULT_GPU;
-use crate::request::FrameworkRequest;
-use crate::request::TargetRequest;
+use crate::predict::{Predictor, library};
+use crate::regressor::artifact::{Artifact, Card};
+use crate::request::{DEFAULT_GPU, FrameworkRequest, TargetRequest};
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

@@ -1,21 +1,14 @@
 //! One GEMM, one attention or a step of a whole model along one of its sizes.
 
 use crate::answer::{bases, step_bases};
-use crate::arch::Architecture;
-use crate::arch::lower;
-use crate::error::Error;
-use crate::error::Result;
+use crate::arch::{Architecture, lower};
+use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::predict::Predictor;
-use crate::report::sweep::Measured;
-use crate::report::sweep::SweepReport;
-use crate::report::sweep::Swept;
-use crate::request::ModelRequest;
-use crate::request::OperatorRequest;
-use crate::request::Sizes;
+use crate::report::sweep::{Measured, SweepReport, Swept};
+use crate::request::{ModelRequest, OperatorRequest, Sizes};
 use crate::sweep;
-use crate::sweep::Range;
-use crate::sweep::Subject;
+use crate::sweep::{Range, Subject};
 use crate::units::Seconds;
 use std::sync::Arc;
 

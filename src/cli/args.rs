@@ -8,19 +8,10 @@ use crate::cli::output::{Files, ReplaceArgs};
 use crate::cli::{help, hints};
 use crate::ops::LARGEST;
 use crate::report::plot;
-use crate::request::ArchitectureRequest;
-use crate::request::AttentionRequest;
-use crate::request::CalibrateRequest;
-use crate::request::GemmRequest;
-use crate::request::GraphRequest;
-use crate::request::ModelRequest;
-use crate::request::PlanRequest;
-use crate::request::PruneRequest;
-use crate::request::SearchRequest;
-use crate::request::Size;
-use crate::request::StepRequest;
-use crate::request::TargetRequest;
-use crate::request::number;
+use crate::request::{
+    ArchitectureRequest, AttentionRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest,
+    PruneRequest, SearchRequest, Size, StepRequest, TargetRequest, number,
+};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use measure::MeasureArgs;

@@ -1,25 +1,12 @@
 //! `shapewise predict batch`: every line of a file or of standard input, answered as it comes.
 
 use crate::answer::question::{AtHand, Context, Question, unwatched};
-use crate::cli::Answer;
-use crate::cli::BUG;
-use crate::cli::DONE;
-use crate::cli::FAILED;
-use crate::cli::args::BatchArgs;
-use crate::cli::args::Format;
-use crate::cli::args::View;
-use crate::cli::csv as table;
-use crate::cli::one_line;
-use crate::cli::say;
+use crate::cli::args::{BatchArgs, Format, View};
 use crate::cli::target::answering;
-use crate::error::Error;
-use crate::error::Result;
-use crate::error::require_regular;
-use crate::report::AnyReport;
-use crate::report::SCHEMA;
-use crate::request::TargetRequest;
-use crate::request::json;
-use crate::request::number;
+use crate::cli::{Answer, BUG, DONE, FAILED, csv as table, one_line, say};
+use crate::error::{Error, Result, require_regular};
+use crate::report::{AnyReport, SCHEMA};
+use crate::request::{TargetRequest, json, number};
 use crate::units::Seconds;
 use serde_json::{Map, Value, json};
 use std::fs::File;

@@ -1,30 +1,14 @@
 //! `shapewise check`: the sizing rules on shapes, the predicted cost of each broken one, and what fixes it.
 
 use crate::answer::{self, question};
-use crate::cli::Answer;
-use crate::cli::DONE;
-use crate::cli::FAILED;
-use crate::cli::args::Check;
-use crate::cli::args::CheckArgs;
-use crate::cli::args::CheckOperator;
-use crate::cli::args::CheckOperatorArgs;
-use crate::cli::args::Format;
-use crate::cli::args::View;
-use crate::cli::csv;
-use crate::cli::one_line;
-use crate::cli::render;
-use crate::cli::say;
+use crate::cli::args::{Check, CheckArgs, CheckOperator, CheckOperatorArgs, Format, View};
 use crate::cli::target::{self, answering};
-use crate::error::Error;
-use crate::error::Result;
+use crate::cli::{Answer, DONE, FAILED, csv, one_line, render, say};
+use crate::error::{Error, Result};
 use crate::predict::Predictor;
-use crate::report::Report;
 use crate::report::check::CheckReport;
-use crate::report::sarif;
-use crate::request::ArchitectureRequest;
-use crate::request::ModelRequest;
-use crate::request::OperatorRequest;
-use crate::request::Sizes;
+use crate::report::{Report, sarif};
+use crate::request::{ArchitectureRequest, ModelRequest, OperatorRequest, Sizes};
 use clap::Args;
 use std::path::Path;
 

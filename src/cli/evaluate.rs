@@ -2,24 +2,16 @@
 
 use crate::answer::calibrate::framework;
 use crate::answer::predictors::{artifact, described_by};
-use crate::cli::accuracy;
-use crate::cli::args::AUTO;
-use crate::cli::args::EvaluateArgs;
-use crate::cli::args::FilterArgs;
-use crate::cli::args::View;
-use crate::cli::output;
-use crate::cli::render;
-use crate::cli::rows;
+use crate::cli::args::{AUTO, EvaluateArgs, FilterArgs, View};
+use crate::cli::{accuracy, output, render, rows};
 use crate::dataset::losses::read_losses;
 use crate::dataset::runs::read_runs;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
 use crate::evaluate::loss::pair_test;
 use crate::evaluate::runs::{Choice, compared, judge};
-use crate::gpu::Gpu;
-use crate::gpu::GpuCatalog;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::predict::Predictor;
 use crate::predict::scope::Scope;
 use crate::report::evaluation::{EvaluationReport, rows_csv};

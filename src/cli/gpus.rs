@@ -1,8 +1,7 @@
 //! `shapewise gpus`.
 
 use crate::answer::catalog;
-use crate::cli::args::GpusArgs;
-use crate::cli::args::View;
+use crate::cli::args::{GpusArgs, View};
 use crate::cli::render;
 use crate::error::Result;
 use crate::gpu::Gpu;

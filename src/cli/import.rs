@@ -1,29 +1,17 @@
 //! `shapewise import`: public timing tables to our own schema.
 
-use crate::cli::args::ImportArgs;
-use crate::cli::args::View;
-use crate::cli::args::{NATIVE, TORCH_PROFILER};
+use crate::cli::args::{ImportArgs, NATIVE, TORCH_PROFILER, View};
 use crate::cli::output::refuse_existing;
-use crate::cli::render;
-use crate::cli::rows;
+use crate::cli::{render, rows};
 use crate::dataset;
-use crate::dataset::Filter;
-use crate::dataset::Role;
-use crate::dataset::Row;
-use crate::dataset::Table;
-use crate::dataset::anchor_change;
-use crate::dataset::line;
 use crate::dataset::runs::{read_object, write_runs};
 use crate::dataset::steps::steps_path;
 use crate::dataset::trace::read_trace;
-use crate::error::Error;
-use crate::error::Result;
+use crate::dataset::{Filter, Role, Row, Table, anchor_change, line};
+use crate::error::{Error, Result};
 use crate::evaluate::family;
 use crate::gpu::GpuCatalog;
-use crate::report::import::FileDrift;
-use crate::report::import::ImportReport;
-use crate::report::import::KeptRows;
-use crate::report::import::TraceSteps;
+use crate::report::import::{FileDrift, ImportReport, KeptRows, TraceSteps};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

@@ -1,15 +1,10 @@
 //! `shapewise completions` and `shapewise manual`: what shells and `man` read, from the same definitions as `--help`.
 
-use crate::cli::args::Cli;
-use crate::cli::args::CompletionsArgs;
-use crate::cli::args::ManualArgs;
-use crate::cli::help;
-use crate::cli::note;
+use crate::cli::args::{Cli, CompletionsArgs, ManualArgs};
 use crate::cli::output::write_all;
-use crate::error::Error;
-use crate::error::Result;
-use clap::Arg;
-use clap::Command;
+use crate::cli::{help, note};
+use crate::error::{Error, Result};
+use clap::{Arg, Command};
 use std::collections::BTreeMap;
 
 pub(super) fn completions(args: &CompletionsArgs) -> String {

@@ -56,15 +56,9 @@ mod target;
 #[cfg(feature = "train")]
 mod train;
 
-use crate::cli::args::Cli;
-use crate::cli::args::Command;
-use crate::cli::args::Format;
-use crate::cli::args::Predict;
-use crate::cli::args::View;
+use crate::cli::args::{Cli, Command, Format, Predict, View};
 use crate::cli::help::GPU_VARIABLE;
-use crate::error::Error;
-use crate::error::Result;
-use crate::error::panics_are_expected;
+use crate::error::{Error, Result, panics_are_expected};
 use crate::report::Report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;

@@ -3,19 +3,14 @@
 use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::View;
 use crate::cli::args::reproduce::ReproduceArgs;
-use crate::cli::note;
 use crate::cli::output::write_all;
-use crate::cli::render;
-use crate::error::Error;
-use crate::error::Result;
+use crate::cli::{note, render};
+use crate::error::{Error, Result};
 use crate::gpu::GpuCatalog;
 use crate::predict::Predictor;
 use crate::regressor::artifact::Artifact;
 use crate::report::reproduce::ReproduceReport;
-use crate::reproduce::AUTHORS;
-use crate::reproduce::Finding;
-use crate::reproduce::Timings;
-use crate::reproduce::reproduce;
+use crate::reproduce::{AUTHORS, Finding, Timings, reproduce};
 use std::path::PathBuf;
 
 pub(super) fn run(args: &ReproduceArgs, view: View) -> Result<String> {

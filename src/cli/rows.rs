@@ -2,13 +2,8 @@
 
 use crate::cli::args::{AUTO, FilterArgs};
 use crate::dataset;
-use crate::dataset::Filter;
-use crate::dataset::Row;
-use crate::dataset::Skipped;
-use crate::dataset::Source;
-use crate::dataset::Table;
-use crate::error::Error;
-use crate::error::Result;
+use crate::dataset::{Filter, Row, Skipped, Source, Table};
+use crate::error::{Error, Result};
 use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::Artifact;
 use crate::report::SkippedRows;

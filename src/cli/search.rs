@@ -1,24 +1,17 @@
 //! `shapewise search`: the fastest architecture for a number of parameters, or what an existing model loses.
 
-use crate::answer::predictors;
-use crate::answer::question;
 use crate::answer::search::search;
-use crate::cli::args::View;
-use crate::cli::args::{PruneArgs, Search, SearchArgs};
-use crate::cli::note;
+use crate::answer::{predictors, question};
+use crate::cli::args::{PruneArgs, Search, SearchArgs, View};
 use crate::cli::output::{ReplaceArgs, write, write_all};
-use crate::cli::progress_bar;
-use crate::cli::render;
-use crate::cli::say;
 use crate::cli::target::{answer_to, answering};
-use crate::cli::{Answer, DONE, FAILED};
+use crate::cli::{Answer, DONE, FAILED, note, progress_bar, render, say};
 use crate::error::{Error, Result, read_text};
 use crate::gpu::GpuCatalog;
 use crate::prune::Score;
 use crate::report::plot;
 use crate::report::search::SearchReport;
-use crate::request::ArchitectureRequest;
-use crate::request::{PruneRequest, SearchRequest, TargetRequest};
+use crate::request::{ArchitectureRequest, PruneRequest, SearchRequest, TargetRequest};
 use crate::search::Progress;
 use serde_json::Value;
 use std::ops::ControlFlow;

@@ -1,29 +1,17 @@
 //! `shapewise train`: timing tables to a model, with progress on standard error.
 
 use crate::answer::predictors::{artifact, described_by};
-use crate::cli::args::Backend;
-use crate::cli::args::NATIVE;
-use crate::cli::args::TrainArgs;
-use crate::cli::args::View;
-use crate::cli::note;
+use crate::cli::args::{Backend, NATIVE, TrainArgs, View};
 use crate::cli::output::refuse_existing;
-use crate::cli::progress_bar;
-use crate::cli::render;
-use crate::cli::rows;
+use crate::cli::{note, progress_bar, render, rows};
 use crate::dataset;
-use crate::dataset::Filter;
-use crate::dataset::Row;
-use crate::dataset::RunToRun;
-use crate::error::Error;
-use crate::error::Result;
+use crate::dataset::{Filter, Row, RunToRun};
+use crate::error::{Error, Result};
 use crate::families::{Family, Variant};
 use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::{CARD_FILE, Key};
 use crate::report::training::TrainingReport;
-use crate::train::Event;
-use crate::train::Options;
-use crate::train::fit;
-use crate::train::train;
+use crate::train::{Event, Options, fit, train};
 use indicatif::ProgressBar;
 
 pub(super) fn run(args: &TrainArgs, view: View) -> Result<String> {

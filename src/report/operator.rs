@@ -245,10 +245,8 @@ impl Report for OperatorReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Dtype;
-    use crate::ops::Layout;
-    use crate::predict::estimate::Caveat;
-    use crate::predict::estimate::Caveats;
+    use crate::ops::{Dtype, Layout};
+    use crate::predict::estimate::{Caveat, Caveats};
 
     fn report(m: u64, n: u64, k: u64, time: Seconds) -> OperatorReport {
         let op = Op::Gemm(Gemm {

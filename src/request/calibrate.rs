@@ -3,9 +3,7 @@
 use crate::request::FrameworkRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::convert::Infallible;
 use std::path::PathBuf;
-use std::str::FromStr;
 use utoipa::ToSchema;
 
 /// Measured whole models.
@@ -23,41 +21,38 @@ pub enum MeasuredRun {
     Run(Map<String, Value>),
 }
 
-impl FromStr for MeasuredRun {
-    type Err = Infallible;
-
-    fn from_str(path: &str) -> Result<Self, Infallible> {
-        Ok(Self::File(path.into()))
+impl From<String> for MeasuredRun {
+    fn from(path: String) -> Self {
+        Self::File(path.into())
     }
 }
 
 /// Fitting the constants of a framework to measured steps.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct CalibrateRequest {
     /// Measured whole models (docs/runs.md), three or more runs of your own trainer or server: files, in JSON also
     /// objects with the columns as keys.
-    #[cfg_attr(feature = "cli", arg(long, required = true, num_args = 1.., value_name = "FILE"))]
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     #[schema(inline)]
     pub runs: Vec<MeasuredRun>,
     /// Runs as the text of a CSV table, in JSON alone.
-    #[cfg_attr(feature = "cli", arg(skip))]
+    #[arg(skip)]
     pub csv: Option<String>,
     /// The framework to depart from [default: megatron in training, vllm in serving].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
+    #[arg(long, value_name = "NAME|PATH")]
     #[schema(inline)]
     pub framework: Option<FrameworkRequest>,
     /// What predicts the kernels: a built-in model or the path of a trained one, whose GPU the runs may be on
     /// [default: the model of the GPU].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
+    #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
     /// The file to write; in JSON it may be left out.
-    #[cfg_attr(feature = "cli", arg(long, required = true, value_name = "FILE.toml"))]
+    #[arg(long, required = true, value_name = "FILE.toml")]
     #[schema(value_type = Option<String>)]
     pub out: Option<PathBuf>,
     /// Fit every constant that has a prior, to the runs whose software is that of the framework: how the built-in
     /// frameworks are made.
-    #[cfg_attr(feature = "cli", arg(long, requires = "framework"))]
+    #[arg(long, requires = "framework")]
     pub refit: bool,
 }

@@ -37,32 +37,31 @@ impl<'de> Deserialize<'de> for OperatorList {
 const EXPECTED: &str = "expected a list of objects, or one text with an object a line";
 
 /// Every operator of an ONNX model, or of a list.
-#[derive(Clone, Debug, serde::Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct GraphRequest {
     /// The bytes of an ONNX model, as base64; either this or `ops`.
-    #[cfg_attr(feature = "cli", arg(skip))]
+    #[arg(skip)]
     #[schema(content_encoding = "base64")]
     pub onnx: Option<String>,
     /// A list of operators instead.
-    #[cfg_attr(feature = "cli", arg(skip))]
+    #[arg(skip)]
     pub ops: Option<OperatorList>,
     /// What the answer calls the graph, such as the name of its file [default: graph].
-    #[cfg_attr(feature = "cli", arg(skip))]
+    #[arg(skip)]
     #[schema(default = "graph")]
     pub name: Option<String>,
     /// The size of a symbolic dimension of the model; once for each.
-    #[cfg_attr(feature = "cli", arg(long = "dim", value_name = "NAME=SIZE", value_parser = named_size))]
+    #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = named_size)]
     #[serde(default, deserialize_with = "sizes")]
     #[schema(value_type = BTreeMap<String, Size>)]
     pub dims: Vec<(String, u64)>,
     /// Number format of all operators [default: what the graph says].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub dtype: Option<Dtype>,
     /// Masks that the graph adds to the scores of attention hide what follows a query, so half of it is computed; in a list,
     /// attention that does not say `causal` is.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     #[serde(default)]
     pub causal: bool,
 }
@@ -77,7 +76,6 @@ fn sizes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, u64)
 }
 
 /// `batch=8`.
-#[cfg(feature = "cli")]
 fn named_size(text: &str) -> Result<(String, u64), String> {
     use crate::ops::LARGEST;
     use crate::request::number;

@@ -1,7 +1,6 @@
 //! From JSON to a request, or to an error that names field, value and what is allowed.
 
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::{
     AttentionRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest, PruneRequest,
     SearchRequest, StepRequest, TargetRequest, WorkloadRequest,
@@ -269,8 +268,7 @@ fn at<'a>(body: &'a Value, path: &Path) -> Option<&'a Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::ModelRequest;
-    use crate::request::Size;
+    use crate::request::{ModelRequest, Size};
     use serde_json::json;
 
     #[test]

@@ -1,17 +1,10 @@
 //! One step of a whole model, its sizes as they are or changed.
 
-use crate::arch::Architecture;
-use crate::arch::Dimension;
-use crate::arch::Workload;
-use crate::arch::read_object;
+use crate::arch::{Architecture, Dimension, Workload, read_object};
 use crate::error::Result;
-use crate::request::Size;
-use crate::request::Sizes;
-use crate::request::WorkloadRequest;
+use crate::request::{Size, Sizes, WorkloadRequest};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
-use std::convert::Infallible;
-use std::str::FromStr;
 use utoipa::ToSchema;
 
 /// What the model of a config is called that came without a file.
@@ -39,11 +32,9 @@ impl ArchitectureRequest {
     }
 }
 
-impl FromStr for ArchitectureRequest {
-    type Err = Infallible;
-
-    fn from_str(name: &str) -> std::result::Result<Self, Infallible> {
-        Ok(Self::Named(name.to_owned()))
+impl From<String> for ArchitectureRequest {
+    fn from(name: String) -> Self {
+        Self::Named(name)
     }
 }
 
@@ -61,34 +52,33 @@ impl<'de> Deserialize<'de> for ArchitectureRequest {
 
 /// A step of a whole model. Sizes of the architecture that are left out stay as they are or follow: heads keeps the
 /// width of attention and the queries per key head, hidden keeps the number of heads and the ratio of the MLP.
-#[derive(Clone, Debug, serde::Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ModelRequest {
     /// A preset (gpt3-2.7b, llama-3-8b, …) or a Hugging Face config.json: its path, its folder or `-` for standard input
     /// on the command line, the object itself in JSON.
-    #[cfg_attr(feature = "cli", arg(value_name = "PRESET|CONFIG.json"))]
+    #[arg(value_name = "PRESET|CONFIG.json")]
     pub architecture: ArchitectureRequest,
     /// Transformer layers.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
+    #[arg(long, value_name = "L")]
     pub layers: Option<Size>,
     /// Width of the residual stream.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "H"))]
+    #[arg(long, value_name = "H")]
     pub hidden: Option<Size>,
     /// Query heads.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "A"))]
+    #[arg(long, value_name = "A")]
     pub heads: Option<Size>,
     /// Key/value heads, a divisor of the query heads.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "G"))]
+    #[arg(long, value_name = "G")]
     pub kv_heads: Option<Size>,
     /// Inner width of the MLP, or of one expert.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "F"))]
+    #[arg(long, value_name = "F")]
     pub d_ff: Option<Size>,
     /// Rows of the token embedding.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
+    #[arg(long, value_name = "V")]
     pub vocab: Option<Size>,
     /// What one step does and how it is spread over GPUs.
-    #[cfg_attr(feature = "cli", command(flatten))]
+    #[command(flatten)]
     #[serde(default)]
     pub workload: WorkloadRequest,
 }

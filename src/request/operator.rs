@@ -1,17 +1,9 @@
 //! One GEMM or one attention.
 
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::ops::Attention;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Layout;
-use crate::ops::Op;
-use crate::ops::Pass;
-use crate::request::Size;
-use crate::request::Sizes;
-use crate::request::json;
+use crate::ops::{Attention, Dtype, Gemm, Layout, Op, Pass};
+use crate::request::{Size, Sizes, json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -58,32 +50,31 @@ pub fn read_operator(gpu: &Gpu, body: Value) -> Result<Op> {
 }
 
 /// A GEMM (m, k) x (k, n).
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct GemmRequest {
     /// Rows of the left operand and of the product.
-    #[cfg_attr(feature = "cli", arg(short))]
+    #[arg(short)]
     pub m: Size,
     /// Columns of the right operand and of the product.
-    #[cfg_attr(feature = "cli", arg(short))]
+    #[arg(short)]
     pub n: Size,
     /// The reduction: columns of the left operand, rows of the right one.
-    #[cfg_attr(feature = "cli", arg(short))]
+    #[arg(short)]
     pub k: Size,
     /// Independent GEMMs in one call.
-    #[cfg_attr(feature = "cli", arg(long = "batch-count", default_value_t, value_name = "B"))]
+    #[arg(long = "batch-count", default_value_t, value_name = "B")]
     #[serde(default)]
     #[schema(default = 1)]
     pub batch: Size,
     /// Which operand is stored transposed, in cuBLAS terms; a linear layer runs forward as tn,
     /// its input gradient as nn, its weight gradient as nt.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "tn")]
     pub layout: Layout,
     /// Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub dtype: Option<Dtype>,
 }
 
@@ -101,47 +92,46 @@ impl OperatorRequest for GemmRequest {
 }
 
 /// A fused (flash) attention.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionRequest {
     /// Sequences.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "B"))]
+    #[arg(long, value_name = "B")]
     pub batch: Size,
     /// Query heads.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "H"))]
+    #[arg(long, value_name = "H")]
     pub heads: Size,
     /// Key/value heads, a divisor of the query heads [default: as many as query heads].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "G"))]
+    #[arg(long, value_name = "G")]
     pub kv_heads: Option<Size>,
     /// Queries per sequence; 1 is a decoding step.
-    #[cfg_attr(feature = "cli", arg(long = "seq", value_name = "S"))]
+    #[arg(long = "seq", value_name = "S")]
     pub seq_q: Size,
     /// Keys per sequence, cached ones included [default: as many as queries].
-    #[cfg_attr(feature = "cli", arg(long = "kv-seq", value_name = "C"))]
+    #[arg(long = "kv-seq", value_name = "C")]
     pub seq_kv: Option<Size>,
     /// Width of a query and key head.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
+    #[arg(long, value_name = "D")]
     pub head_dim: Size,
     /// Width of a value head; multi-head latent attention has another than of queries and keys [default: as head_dim].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
+    #[arg(long, value_name = "D")]
     pub value_dim: Option<Size>,
     /// Each query sees only the keys up to its own position.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     #[serde(default)]
     pub causal: bool,
     /// The most keys that each query sees, a sliding window; 0 is all.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "W"))]
+    #[arg(long, default_value_t, value_name = "W")]
     #[serde(default)]
     #[schema(default = 0)]
     pub window: Size<0>,
     /// Forward or backward.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "forward")]
     pub pass: Pass,
     /// Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units for it].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub dtype: Option<Dtype>,
 }
 

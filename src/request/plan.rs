@@ -182,160 +182,156 @@ fn number_or_text_schema(number: Type, most: f64, text: ObjectBuilder) -> RefOr<
 }
 
 /// The best layout of a model over a number of GPUs. What is left out is planned.
-#[derive(Clone, Debug, serde::Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct PlanRequest {
     /// A preset (llama-3-70b, deepseek-v3, …) or a Hugging Face config.json: its path, its folder or `-` for standard
     /// input on the command line, the object itself in JSON.
-    #[cfg_attr(feature = "cli", arg(value_name = "PRESET|CONFIG.json"))]
+    #[arg(value_name = "PRESET|CONFIG.json")]
     pub architecture: ArchitectureRequest,
     /// All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N|START:END"))]
+    #[arg(long, value_name = "N|START:END")]
     pub gpus: GpuCounts,
     /// What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "train")]
     pub mode: Mode,
     /// Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a whole number of sequences a GPU].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
+    #[arg(long, value_name = "TOKENS")]
     pub global_batch: Option<Tokens>,
     /// Tokens per sequence; of a prompt when serving [default: 4096 or what the position table holds].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "S", visible_aliases = ["isl", "input-len"], aliases = ["input-length", "prompt"]))]
+    #[arg(long, value_name = "S", visible_aliases = ["isl", "input-len"], aliases = ["input-length", "prompt"])]
     pub seq: Option<Size>,
     /// Tokens of a prompt that are cached from earlier requests (prefix caching), so that the prompt pass computes the others alone
     /// [default: 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "T", alias = "prefix-len"))]
+    #[arg(long, value_name = "T", alias = "prefix-len")]
     pub cached_tokens: Option<Size<0>>,
     /// Tokens that a request generates [default: 512].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "T", visible_aliases = ["osl", "output-len"], aliases = ["output-length", "max-tokens", "max-new-tokens"]))]
+    #[arg(long, value_name = "T", visible_aliases = ["osl", "output-len"], aliases = ["output-length", "max-tokens", "max-new-tokens"])]
     pub output: Option<Size>,
     /// Requests in flight on all engines together, such as 50 users at once [default: the most within the limits].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", visible_alias = "max-concurrency", aliases = ["concurrent-requests", "users"]))]
+    #[arg(long, value_name = "N", visible_alias = "max-concurrency", aliases = ["concurrent-requests", "users"])]
     pub concurrency: Option<Size>,
     /// The longest time to the first token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    #[arg(long, value_name = "MS")]
     pub ttft_ms: Option<Milliseconds>,
     /// The longest time per further token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    #[arg(long, value_name = "MS")]
     pub tpot_ms: Option<Milliseconds>,
     /// The least probability with which the times keep their limits [default: 0.5: the expected times keep them].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION"))]
+    #[arg(long, value_name = "FRACTION")]
     pub confidence: Option<Confidence>,
     /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub dtype: Option<Dtype>,
     /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too
     /// [default: tensorwise; when serving a quantized checkpoint, as that is stored].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub recipe: Option<Recipe>,
     /// Fused or unfused attention.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "flash")]
     pub attention: AttentionKernel,
     /// Number format of what Adam keeps: fp32 moments and master weights, or bf16 moments alone.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "fp32")]
     pub optimizer_states: OptimizerStates,
     /// What updates the weights.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "adamw")]
     pub optimizer: Optimizer,
     /// Number format of accumulated gradients; `auto` is that of the framework, fp32 in Megatron.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "auto")]
     pub gradient_dtype: GradientDtype,
     /// How the loss is computed; `auto` is as the framework does. It changes memory, not time.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "auto")]
     pub loss: Loss,
     /// Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps use them.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     #[serde(default)]
     pub autocast: bool,
     /// Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "RANK"))]
+    #[arg(long, value_name = "RANK")]
     pub lora: Option<Size<0>>,
     /// Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v (PEFT's `target_modules`).
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "MAPS"))]
+    #[arg(long, default_value_t, value_name = "MAPS")]
     #[serde(default)]
     #[schema(default = "all-linear")]
     pub lora_targets: Targets,
     /// Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as bitsandbytes, int4 as GPTQ and AWQ store them.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "auto")]
     pub base_dtype: BaseDtype,
     /// Number format of cached keys and values.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "auto")]
     pub kv_cache_dtype: KvCacheDtype,
     /// Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`, or the steps of EAGLE; 0 for none [default: 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "K"))]
+    #[arg(long, value_name = "K")]
     pub speculate: Option<Size<0>>,
     /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "mtp")]
     pub draft: Draft,
     /// Share of draft tokens that is kept, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE"))]
+    #[arg(long, value_name = "SHARE")]
     pub acceptance: Option<Acceptance>,
     /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "power_law_1.01")]
     pub router_load: RouterLoad,
     /// Fix the number of tensor-parallel ranks.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    #[arg(long, value_name = "T")]
     pub tp: Option<Size>,
     /// Fix the number of context-parallel ranks.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "C"))]
+    #[arg(long, value_name = "C")]
     pub cp: Option<Size>,
     /// Fix the number of expert-parallel ranks.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "E"))]
+    #[arg(long, value_name = "E")]
     pub ep: Option<Size>,
     /// Fix the number of pipeline stages.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "P"))]
+    #[arg(long, value_name = "P")]
     pub pp: Option<Size>,
     /// Fix the number of virtual stages a GPU.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
+    #[arg(long, value_name = "V")]
     pub vp: Option<Size>,
     /// Fix the number of sequences a micro-batch, or of requests in flight on each engine.
-    #[cfg_attr(
-        feature = "cli",
-        arg(long, value_name = "B", visible_alias = "max-num-seqs", alias = "max-batch-size")
-    )]
+    #[arg(long, value_name = "B", visible_alias = "max-num-seqs", alias = "max-batch-size")]
     pub batch: Option<Size>,
     /// Keep this ZeRO stage [default: those that the framework runs].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "STAGE"))]
+    #[arg(long, value_name = "STAGE")]
     pub zero: Option<ZeroStage>,
     /// Keep this recomputation [default: the fastest that fits].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub recompute: Option<Recompute>,
     /// Keep this in host memory [default: nothing, or what it takes where nothing fits].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub offload: Option<Offload>,
     /// Share of a GPU's memory that a layout takes at most [default: 0.88 in training, 0.9 when serving].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION"))]
+    #[arg(long, value_name = "FRACTION")]
     pub memory_share: Option<MemoryShare>,
     /// Layouts to report.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "N"))]
+    #[arg(long, default_value_t, value_name = "N")]
     #[serde(default)]
     #[schema(default = 10)]
     pub top: Top,
     /// Tokens of the whole run, such as 15T: how many days and GPU-hours it takes.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    #[arg(long, value_name = "COUNT")]
     pub tokens: Option<Tokens>,
     /// Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each such as h100=2.5,b200=5.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "USD|GPU=USD,…"))]
+    #[arg(long, value_name = "USD|GPU=USD,…")]
     pub usd_per_gpu_hour: Option<GpuPrices>,
 }
 

@@ -11,37 +11,33 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// What an existing model loses to meet targets, at the least expected damage.
-#[derive(Clone, Debug, serde::Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct PruneRequest {
     /// The model that loses parts of its layers, in place of a search for a new one: a preset or a config.json.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MODEL"))]
+    #[arg(long, value_name = "MODEL")]
     pub from: ArchitectureRequest,
     /// What the step of --from becomes: a multiple of its latency, its memory or its throughput with the same batch, such as
     /// 0.6x-latency; of several all are met.
-    #[cfg_attr(
-        feature = "cli",
-        arg(long, value_delimiter = ',', num_args = 1.., value_name = "FACTORx-MEASURE")
-    )]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "FACTORx-MEASURE")]
     pub target: Vec<Target>,
     /// What --from may lose: attention, key/value heads and MLP width of each layer by itself, or the same width of all layers, and
     /// whole ones.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "blocks")]
     pub choice: Choice,
     /// The damage of each block in place of that of the model; blocks without a score are not chosen [default: the share of all
     /// parameters that its part has, times the square of the share of the part that goes].
-    #[cfg_attr(feature = "cli", arg(skip))]
+    #[arg(skip)]
     #[serde(default)]
     pub scores: Vec<Score>,
     /// Answer with the config.json of what is left, too.
-    #[cfg_attr(feature = "cli", arg(skip))]
+    #[arg(skip)]
     #[serde(default)]
     pub export: bool,
     /// What one step does and how it is spread over GPUs.
-    #[cfg_attr(feature = "cli", command(flatten))]
+    #[command(flatten)]
     #[serde(default)]
     pub workload: WorkloadRequest,
 }

@@ -29,185 +29,184 @@ const FIRST_SIZE: u64 = 1_000_000_000;
 const MOST_SHARED: u64 = 64;
 
 /// What to search: a number of parameters, a model whose parts are kept, or both.
-#[derive(Clone, Debug, serde::Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
-#[cfg_attr(feature = "cli", command(group(
+#[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]
+#[command(group(
     clap::ArgGroup::new("subject").required(true).multiple(true).args(["params", "like", "budget", "target_loss"])
-)))]
+))]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
     /// Parameters wanted, such as 6.7B, 350M, 6.7e9 or 6700000000 [default: as many as like has].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    #[arg(long, value_name = "COUNT")]
     pub params: Option<Parameters>,
     /// What to look for: the most tokens per second that cost no loss against the baseline, the most whatever they cost, the
     /// lowest loss for a budget or a number of tokens, or the shortest time to a loss. Without params the last two find the
     /// size, too [default: loss with budget, train-time with target_loss, else equal-loss].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub objective: Option<Objective>,
     /// GPU time of one training run, with serve of training and serving, such as `1000 gpu-hours` or `50 gpu-days`, for the objective
     /// loss.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TIME"))]
+    #[arg(long, value_name = "TIME")]
     pub budget: Option<GpuTime>,
     /// Tokens that losses are compared after; for the objective train-time those after which the baseline has the loss
     /// to reach [default: 20 a parameter].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    #[arg(long, value_name = "COUNT")]
     pub tokens: Option<Tokens>,
     /// Loss to reach for the objective train-time, in nats per token on the scale of the law gemstones-annealed.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NATS"))]
+    #[arg(long, value_name = "NATS")]
     pub target_loss: Option<TargetLoss>,
     /// Tokens that the model generates after its training, such as `2T tokens/year for 2 years`: budget and time are then those of
     /// training and serving together.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
+    #[arg(long, value_name = "TOKENS")]
     pub serve: Option<ServedTokens>,
     /// The GPU that serves [default: that of the training].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "GPU"))]
+    #[arg(long, value_name = "GPU")]
     pub serve_gpu: Option<String>,
     /// Number format of serving [default: that of the training].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FORMAT"))]
+    #[arg(long, value_name = "FORMAT")]
     pub serve_dtype: Option<Dtype>,
     /// Tokens of a served prompt [default: 4096].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "S", visible_alias = "isl"))]
+    #[arg(long, value_name = "S", visible_alias = "isl")]
     pub prompt: Option<Size>,
     /// Tokens that a request generates [default: 512].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "T", visible_alias = "osl"))]
+    #[arg(long, value_name = "T", visible_alias = "osl")]
     pub output: Option<Size>,
     /// The longest time to the first token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    #[arg(long, value_name = "MS")]
     pub ttft_ms: Option<Milliseconds>,
     /// The longest time per further token of a request, in ms.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MS"))]
+    #[arg(long, value_name = "MS")]
     pub tpot_ms: Option<Milliseconds>,
     /// The least probability with which the times keep their limits [default: 0.5: the expected times keep them].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "FRACTION"))]
+    #[arg(long, value_name = "FRACTION")]
     pub confidence: Option<Confidence>,
     /// Price of one GPU for an hour, in US dollars: one for training and serving, or one for each such as h100=2.5,h200=3.5.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "USD|GPU=USD,…"))]
+    #[arg(long, value_name = "USD|GPU=USD,…")]
     pub usd_per_gpu_hour: Option<GpuPrices>,
     /// What params counts: all parameters, those of the layers and the final norm, or those that a token meets.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "total")]
     pub count: Count,
     /// Largest miss of params, as a fraction.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "FRACTION"))]
+    #[arg(long, default_value_t, value_name = "FRACTION")]
     #[serde(default)]
     #[schema(default = 0.01)]
     pub tolerance: Tolerance,
     /// Start from this model, a preset or a config.json: its norms, positions, biases, kind of MLP and vocabulary
     /// stay, and gains are reported against it [default: the published model of this kind within a quarter of the size, if there
     /// is one].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "MODEL"))]
+    #[arg(long, value_name = "MODEL")]
     pub like: Option<ArchitectureRequest>,
     /// Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub mlp: Option<MlpKind>,
     /// Tokens of the vocabulary, which the search pads [default: as in like or the model that is compared with, else 128256].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "V"))]
+    #[arg(long, value_name = "V")]
     pub vocab: Option<Size>,
     /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages up to 8, the share of
     /// layers with a sliding window, latent attention; the fastest of each kind of attention is in the answer.
-    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME"))]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME")]
     #[serde(default)]
     pub free: Vec<Free>,
     /// Search on these GPUs, too, in every format that is asked for: the best shape of each is listed.
-    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "GPU"))]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "GPU")]
     #[serde(default)]
     #[schema(max_items = 16)]
     pub also_gpus: Vec<String>,
     /// Search in these number formats, too.
-    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "FORMAT"))]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "FORMAT")]
     #[serde(default)]
     pub also_dtypes: Vec<Dtype>,
     /// Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of each further one is shown beside the others
     /// [default: as in like, else 0].
-    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "FRACTION"))]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "FRACTION")]
     #[serde(default)]
     #[schema(max_items = 16)]
     pub linear_share: Vec<LinearShare>,
     /// Kind of linear attention [default: as in like, else gated_delta_net].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub linear: Option<Recurrence>,
     /// Let shapes leave the usual limits of these bounds, as far as the widest ones in data/search-bounds.toml.
-    #[cfg_attr(feature = "cli", arg(long, value_delimiter = ',', num_args = 1.., value_name = "BOUND"))]
+    #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "BOUND")]
     #[serde(default)]
     pub relax: Vec<Quantity>,
     /// Fix the number of layers.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
+    #[arg(long, value_name = "L")]
     pub layers: Option<Size>,
     /// Keep this hidden size.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "H"))]
+    #[arg(long, value_name = "H")]
     pub hidden: Option<Size>,
     /// Fix the number of query heads, also one that 4 does not divide.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "A"))]
+    #[arg(long, value_name = "A")]
     pub heads: Option<Size>,
     /// Fix the number of key/value heads.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "G"))]
+    #[arg(long, value_name = "G")]
     pub kv_heads: Option<Size>,
     /// Keep this head size, also one that is not usual.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "D"))]
+    #[arg(long, value_name = "D")]
     pub head_dim: Option<Size>,
     /// Keep this MLP width; in a mixture of experts the width of one expert.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "F"))]
+    #[arg(long, value_name = "F")]
     pub d_ff: Option<Size>,
     /// Search mixtures of experts in which a token meets this many parameters, such as 3B; missed by at most five times
     /// the tolerance [default: the same share as in like].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    #[arg(long, value_name = "COUNT")]
     pub active_params: Option<Parameters>,
     /// Search mixtures of experts with this many routed experts a layer.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "E"))]
+    #[arg(long, value_name = "E")]
     pub experts: Option<Size>,
     /// Search mixtures of experts in which a token visits this many routed experts.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "K"))]
+    #[arg(long, value_name = "K")]
     pub top_k: Option<Size>,
     /// Search mixtures of experts with this many shared experts a layer, each as wide as a routed one [default: as in
     /// like, else 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
+    #[arg(long, value_name = "S")]
     pub shared_experts: Option<Size>,
     /// Search mixtures of experts with this many leading layers without experts [default: as in like, else 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[arg(long, value_name = "N")]
     pub dense_layers: Option<Size>,
     /// Keep this many layers with a sliding window; 0 has none [default: the same share as in like, else 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[arg(long, value_name = "N")]
     pub window_layers: Option<Size<0>>,
     /// Keys that a query of those layers sees, itself included [default: as in like, else 1024].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "KEYS"))]
+    #[arg(long, value_name = "KEYS")]
     pub window: Option<Size>,
     /// Keep latent attention of this rank; 0 has none. Query latent and head sizes keep their proportions to it [default: as in
     /// like, else 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "R"))]
+    #[arg(long, value_name = "R")]
     pub kv_lora_rank: Option<Size<0>>,
     /// Shapes to report.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "N"))]
+    #[arg(long, default_value_t, value_name = "N")]
     #[serde(default)]
     #[schema(default = 10)]
     pub top: Top,
     /// Look at every shape of the lattice instead of annealing.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     #[serde(default)]
     pub exhaustive: bool,
     /// Equal seeds give equal reports.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t = 0))]
+    #[arg(long, default_value_t = 0)]
     #[serde(default)]
     #[schema(format = "uint64")]
     pub seed: u64,
     /// All GPUs of a training run: the layout is that of a plan over them [default: the fewest that hold the training
     /// states where they do not fit one].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[arg(long, value_name = "N")]
     pub gpus: Option<Size>,
     /// Tokens of a training step over all GPUs of the plan, such as 4M [default: 4M].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "TOKENS"))]
+    #[arg(long, value_name = "TOKENS")]
     pub global_batch: Option<Tokens>,
     /// Take dp, zero and recompute as they are, even if no training state fits; otherwise states that do not
     /// fit one GPU are spread by a plan, and the report says how.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     #[serde(default)]
     pub no_sharding: bool,
     /// Answer with the config.json of each shape too; then every shape can be written as one.
-    #[cfg_attr(feature = "cli", arg(skip))]
+    #[arg(skip)]
     #[serde(default)]
     pub export: bool,
     /// What one step does and how it is spread over GPUs.
-    #[cfg_attr(feature = "cli", command(flatten))]
+    #[command(flatten)]
     #[serde(default)]
     pub workload: WorkloadRequest,
 }

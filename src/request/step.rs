@@ -2,38 +2,33 @@
 
 use crate::arch::Workload;
 use crate::error::{Error, Result};
-use crate::request::ModelRequest;
-use crate::request::Tokens;
-use crate::request::UsdPerHour;
-use crate::request::json;
 use crate::request::json::FromJson;
+use crate::request::{ModelRequest, Tokens, UsdPerHour, json};
 use serde_json::Value;
 use std::borrow::Cow;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 /// A step of a whole model, with the keys of its run beside those of the model.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, clap::Args)]
 pub struct StepRequest {
     /// The model and what one step of it does.
-    #[cfg_attr(feature = "cli", command(flatten))]
+    #[command(flatten)]
     pub model: ModelRequest,
     /// The run.
-    #[cfg_attr(feature = "cli", command(flatten))]
+    #[command(flatten)]
     pub run: RunRequest,
 }
 
 /// A whole run of a model.
-#[derive(Clone, Copy, Debug, serde::Deserialize, ToSchema)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Copy, Debug, serde::Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// Tokens of a whole training run, such as 15T: how many days and GPU-hours it takes.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "COUNT"))]
+    #[arg(long, value_name = "COUNT")]
     pub tokens: Option<Tokens>,
     /// Price of one GPU for an hour, in US dollars: what the run, or a million tokens, costs.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "USD"))]
+    #[arg(long, value_name = "USD")]
     pub usd_per_gpu_hour: Option<UsdPerHour>,
 }
 

@@ -3,19 +3,19 @@
 use crate::gpu::Gpu;
 use crate::request::written::{Gigabits, Gigabytes};
 use crate::units::BytesPerSecond;
-use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::convert::Infallible;
-use std::str::FromStr;
 use utoipa::{IntoParams, ToSchema};
 
 /// What is predicted for where neither a GPU nor a model is named.
 pub const DEFAULT_GPU: &str = "h200";
 
 /// A framework by its name, or the content of its file.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "expected the name of a framework or {\"toml\": the text of its file}"
+)]
 pub enum FrameworkRequest {
     /// A built-in framework; on the command line also the path of a calibrated one.
     #[schema(examples("megatron"))]
@@ -27,65 +27,47 @@ pub enum FrameworkRequest {
     },
 }
 
-impl FromStr for FrameworkRequest {
-    type Err = Infallible;
-
-    fn from_str(name: &str) -> std::result::Result<Self, Infallible> {
-        Ok(Self::Named(name.to_owned()))
-    }
-}
-
-impl<'de> Deserialize<'de> for FrameworkRequest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let given = match Value::deserialize(deserializer)? {
-            Value::String(name) => Some(Self::Named(name)),
-            Value::Object(mut keys) => match keys.remove("toml") {
-                Some(Value::String(toml)) if keys.is_empty() => Some(Self::Content { toml }),
-                _ => None,
-            },
-            _ => None,
-        };
-        let expected = "expected the name of a framework or {\"toml\": the text of its file}";
-        given.ok_or_else(|| D::Error::custom(expected))
+impl From<String> for FrameworkRequest {
+    fn from(name: String) -> Self {
+        Self::Named(name)
     }
 }
 
 /// Where the predicted work runs and what answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct TargetRequest {
     /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another; a
     /// trained model may name its own [default: h200].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|FILE.toml"))]
+    #[arg(long, value_name = "NAME|FILE.toml")]
     #[schema(default = "h200")]
     #[param(default = "h200")]
     pub gpu: Option<String>,
     /// A built-in model by name, on the command line also the path of a trained one [default: the model of the GPU].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
+    #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
     /// What runs whole steps: a built-in framework, on the command line also the path of a calibrated one; kernels is
     /// the plain sum, unknown or unknown-server holds whichever it is [default: megatron in training, vllm in serving]. It also says
     /// whose kernel a single operator is, if it is given.
-    #[cfg_attr(feature = "cli", arg(long, value_name = "NAME|PATH"))]
+    #[arg(long, value_name = "NAME|PATH")]
     #[schema(inline)]
     #[param(value_type = Option<String>)]
     pub framework: Option<FrameworkRequest>,
     /// The server launches every kernel from the host instead of replaying CUDA graphs (vLLM's --enforce-eager, SGLang's
     /// --disable-cuda-graph).
-    #[cfg_attr(feature = "cli", arg(long, visible_alias = "disable-cuda-graph"))]
+    #[arg(long, visible_alias = "disable-cuda-graph")]
     pub enforce_eager: bool,
     /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "GBIT"))]
+    #[arg(long, value_name = "GBIT")]
     pub network_gbit_per_s: Option<Gigabits>,
     /// Bandwidth of the link between a GPU and its host in one direction, in GB/s [default: that of the GPU's usual
     /// server].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "GBYTE"))]
+    #[arg(long, value_name = "GBYTE")]
     pub host_gbyte_per_s: Option<Gigabytes>,
     /// Widen intervals so that they hold for any software stack of the GPU, not for the one that answers alone. A step has the
     /// wider one of its framework and its operators, a planned engine that of its framework.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub any_stack: bool,
 }
 

@@ -1,8 +1,8 @@
 //! What one step does and over how many GPUs it is spread, with defaults that fit the architecture.
 
 use crate::arch::{
-    Acceptance, Architecture, AttentionKernel, BaseDtype, Draft, GradientDtype, KvCacheDtype, Loss, Mode, Offload, Optimizer,
-    OptimizerStates, Recipe, Recompute, Targets, Workload,
+    Acceptance, Architecture, AttentionKernel, BaseDtype, Draft, GradientDtype, KvCacheDtype, Loss, Mode, Offload,
+    Optimizer, OptimizerStates, Recipe, Recompute, Targets, Workload,
 };
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, RouterLoad};
@@ -17,115 +17,114 @@ use utoipa::{IntoParams, ToSchema};
 pub(super) const USUAL_SEQUENCE: u64 = 4096;
 
 /// What one step does and over how many GPUs it is spread.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema, IntoParams)]
-#[cfg_attr(feature = "cli", derive(clap::Args))]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, IntoParams, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 #[schema(default)]
 #[into_params(parameter_in = Query)]
 pub struct WorkloadRequest {
     /// Training step, prefill of prompts, or decoding of one token a sequence.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub mode: Mode,
     /// Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "B"))]
+    #[arg(long, value_name = "B")]
     pub batch: Option<Size>,
     /// Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the position table holds].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "S"))]
+    #[arg(long, value_name = "S")]
     pub seq: Option<Size>,
     /// Cached tokens per sequence [default: 4096, or what the position table leaves in decode, else 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    #[arg(long, value_name = "T")]
     pub context: Option<Size<0>>,
     /// Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it; when serving a quantized checkpoint, as
     /// that is stored].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub dtype: Option<Dtype>,
     /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too
     /// [default: tensorwise; when serving a quantized checkpoint, as that is stored].
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub recipe: Option<Recipe>,
     /// Tensor-parallel ranks.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "T"))]
+    #[arg(long, default_value_t, value_name = "T")]
     pub tp: Size,
     /// Context-parallel ranks, which share every sequence.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "C"))]
+    #[arg(long, default_value_t, value_name = "C")]
     pub cp: Size,
     /// Expert-parallel ranks, which hold different routed experts.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "E"))]
+    #[arg(long, default_value_t, value_name = "E")]
     pub ep: Size,
     /// Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "T"))]
+    #[arg(long, value_name = "T")]
     pub expert_tp: Option<Size<0>>,
     /// Pipeline stages.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "P"))]
+    #[arg(long, default_value_t, value_name = "P")]
     pub pp: Size,
     /// Virtual pipeline stages a GPU, which interleave.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "V"))]
+    #[arg(long, default_value_t, value_name = "V")]
     pub vp: Size,
     /// Data-parallel replicas.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "R"))]
+    #[arg(long, default_value_t, value_name = "R")]
     pub dp: Size,
     /// ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "STAGE"))]
+    #[arg(long, default_value_t, value_name = "STAGE")]
     pub zero: ZeroStage,
     /// What the backward pass recomputes.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub recompute: Recompute,
     /// Layers of a stage that recompute; 0 means all [default: 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "L"))]
+    #[arg(long, value_name = "L")]
     pub recompute_layers: Option<Size<0>>,
     /// Fused or unfused attention.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub attention: AttentionKernel,
     /// Shard norms and residual adds over the tensor-parallel ranks too.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub sequence_parallel: bool,
     /// Micro-batches per step: they fill the pipeline and accumulate gradients.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "N"))]
+    #[arg(long, default_value_t, value_name = "N")]
     pub microbatches: Size,
     /// What training keeps in host memory: optimizer states, with Adam on the CPU, activations, or both.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub offload: Offload,
     /// Number format of what Adam keeps: fp32 moments and master weights, or bf16 moments alone.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub optimizer_states: OptimizerStates,
     /// What updates the weights.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub optimizer: Optimizer,
     /// Update each weight as soon as its gradient is computed, which is freed then (LOMO, torchtune's `optimizer_in_bwd`).
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub optimizer_in_backward: bool,
     /// Number format of accumulated gradients; `auto` is that of the framework, fp32 in Megatron.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub gradient_dtype: GradientDtype,
     /// How the loss is computed; `auto` is as the framework does. It changes memory, not time.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub loss: Loss,
     /// Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps use them.
-    #[cfg_attr(feature = "cli", arg(long))]
+    #[arg(long)]
     pub autocast: bool,
     /// Number format of cached keys and values.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub kv_cache_dtype: KvCacheDtype,
     /// Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`, or the steps of EAGLE; 0 for none [default: 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "K"))]
+    #[arg(long, value_name = "K")]
     pub speculate: Option<Size<0>>,
     /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub draft: Draft,
     /// Share of draft tokens that is kept, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "SHARE"))]
+    #[arg(long, value_name = "SHARE")]
     pub acceptance: Option<Acceptance>,
     /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub router_load: RouterLoad,
     /// Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
-    #[cfg_attr(feature = "cli", arg(long, value_name = "RANK"))]
+    #[arg(long, value_name = "RANK")]
     pub lora: Option<Size<0>>,
     /// Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v (PEFT's `target_modules`).
-    #[cfg_attr(feature = "cli", arg(long, default_value_t, value_name = "MAPS"))]
+    #[arg(long, default_value_t, value_name = "MAPS")]
     pub lora_targets: Targets,
     /// Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as bitsandbytes, int4 as GPTQ and AWQ store them.
-    #[cfg_attr(feature = "cli", arg(long, default_value_t))]
+    #[arg(long, default_value_t)]
     pub base_dtype: BaseDtype,
 }
 

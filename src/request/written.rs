@@ -119,6 +119,7 @@ bounded! {
     /// A loss to reach.
     TargetLoss(f64 Number): 0.5 to 20.0, |text| text.parse().ok(), "a number from 0.5 to 20, in nats per token";
     /// A stage of ZeRO.
+    #[derive(Default)]
     ZeroStage(u8 Integer): 0 to 3, |text| text.parse().ok(), "a whole number from 0 to 3";
     /// How many answers are reported.
     Top(u64 Integer): 1 to 1000, |text| text.parse().ok(), "a whole number from 1 to 1000";
@@ -160,12 +161,6 @@ written!(Milliseconds);
 impl Default for Tolerance {
     fn default() -> Self {
         Self(0.01)
-    }
-}
-
-impl Default for ZeroStage {
-    fn default() -> Self {
-        Self(0)
     }
 }
 

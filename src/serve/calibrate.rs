@@ -3,15 +3,12 @@
 use crate::answer;
 use crate::framework::Framework;
 use crate::report::Report;
-use crate::request::CalibrateRequest;
-use crate::request::FrameworkRequest;
-use crate::request::MeasuredRun;
 use crate::request::json::{Bodied, BodyTraits};
-use crate::serve::App;
+use crate::request::{CalibrateRequest, FrameworkRequest, MeasuredRun};
 use crate::serve::body::JsonRequest;
 use crate::serve::handlers::{Answered, Problems, work};
 use crate::serve::problem::Problem;
-use crate::serve::schema;
+use crate::serve::{App, schema};
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Map, Value};

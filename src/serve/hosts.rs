@@ -1,7 +1,6 @@
 //! Which names of the service are answered: a page that rebinds its own name to a loopback address is not.
 
-use axum::http::HeaderMap;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The names that `Host` may have.

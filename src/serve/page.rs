@@ -3,8 +3,7 @@
 use crate::serve::problem::Problem;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::http::HeaderValue;
-use axum::http::header;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use include_dir::{Dir, include_dir};
 

@@ -1,11 +1,8 @@
 //! What went wrong, as an RFC 9457 problem document: field, value, what is allowed.
 
-use crate::error::Error;
-use crate::error::shortened;
+use crate::error::{Error, shortened};
 use crate::request::{WorkloadRequest, json};
-use axum::http::HeaderValue;
-use axum::http::StatusCode;
-use axum::http::header;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::time::Duration;

@@ -1,14 +1,13 @@
 //! Drawing with plotters: a header of our own, then axes, band, marks, lines and points.
 
-use crate::report::plot::Axis;
-use crate::report::plot::Chart;
-use crate::report::plot::Marks;
 use crate::report::plot::scale::Scale;
+use crate::report::plot::{Axis, Chart, Marks};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::element::{Circle, PathElement, Polygon, Text};
-use plotters::prelude::{ChartBuilder, Color, DrawingArea, DrawingBackend, IntoFont, RGBColor};
-use plotters::prelude::{TRANSPARENT, TextStyle, WHITE};
+use plotters::prelude::{
+    ChartBuilder, Color, DrawingArea, DrawingBackend, IntoFont, RGBColor, TRANSPARENT, TextStyle, WHITE,
+};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{FontStyle, register_font};
 use std::error::Error;

@@ -1,9 +1,7 @@
 //! Texts beside points, placed so that they cover nothing if possible.
 
 use crate::report::plot::Series;
-use crate::report::plot::draw::Canvas;
-use crate::report::plot::draw::Done;
-use crate::report::plot::draw::INK;
+use crate::report::plot::draw::{Canvas, Done, INK};
 use plotters::prelude::DrawingBackend;
 
 /// The size of the texts.

@@ -1,12 +1,7 @@
 //! The legend above a plot.
 
 use crate::report::plot::Chart;
-use crate::report::plot::draw::Canvas;
-use crate::report::plot::draw::Done;
-use crate::report::plot::draw::Fails;
-use crate::report::plot::draw::INK;
-use crate::report::plot::draw::colour;
-use crate::report::plot::draw::place_of_points;
+use crate::report::plot::draw::{Canvas, Done, Fails, INK, colour, place_of_points};
 use plotters::element::{Circle, PathElement, Rectangle};
 use plotters::prelude::{Color, DrawingBackend, RGBColor};
 

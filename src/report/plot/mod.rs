@@ -10,8 +10,7 @@ mod picture;
 
 mod scale;
 
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::path::Path;
 
 /// Bytes of one unit of an axis of memory.

@@ -1,10 +1,7 @@
 //! Charts as files: text of an SVG, pixels of a PNG.
 
 use crate::report::plot::Chart;
-use crate::report::plot::draw::Canvas;
-use crate::report::plot::draw::Fails;
-use crate::report::plot::draw::HEIGHT;
-use crate::report::plot::draw::WIDTH;
+use crate::report::plot::draw::{Canvas, Fails, HEIGHT, WIDTH};
 use plotters::prelude::{BitMapBackend, IntoDrawingArea, SVGBackend};
 
 /// Pixels are averaged over this many in each direction.

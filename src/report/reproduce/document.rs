@@ -1,15 +1,8 @@
 //! The document of a finding.
 
 use crate::report::reproduce::how_to_get;
-use crate::reproduce::Comparison;
-use crate::reproduce::Finding;
-use crate::reproduce::Panel;
-use crate::reproduce::judge;
-use crate::reproduce::judge::Basis;
-use crate::reproduce::judge::Criterion;
-use crate::reproduce::judge::Limit;
-use crate::reproduce::judge::Outcome;
-use crate::reproduce::judge::Unit;
+use crate::reproduce::judge::{Basis, Criterion, Limit, Outcome, Unit};
+use crate::reproduce::{Comparison, Finding, Panel, judge};
 use crate::rules::RULES;
 use serde::Serialize;
 

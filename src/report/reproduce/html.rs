@@ -2,9 +2,7 @@
 
 use crate::report::reproduce::ReproduceReport;
 use crate::report::reproduce::document::FindingDocument;
-use crate::report::reproduce::pages::Cell;
-use crate::report::reproduce::pages::Column;
-use crate::report::reproduce::pages::Markup;
+use crate::report::reproduce::pages::{Cell, Column, Markup};
 
 const STYLE: &str = include_str!("style.css");
 

@@ -17,8 +17,7 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::report::plot;
 use crate::report::plot::Chart;
-use crate::report::reproduce::document::FindingDocument;
-use crate::report::reproduce::document::ThresholdDocument;
+use crate::report::reproduce::document::{FindingDocument, ThresholdDocument};
 use crate::report::reproduce::html::Html;
 use crate::report::reproduce::markdown::Markdown;
 use crate::reproduce::Finding;
@@ -153,13 +152,8 @@ fn capitalised(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::report::Report;
-    use crate::reproduce::Axis;
-    use crate::reproduce::Comparison;
-    use crate::reproduce::Curve;
-    use crate::reproduce::Panel;
-    use crate::reproduce::judge::Basis;
-    use crate::reproduce::judge::Criterion;
-    use crate::reproduce::judge::Unit;
+    use crate::reproduce::judge::{Basis, Criterion, Unit};
+    use crate::reproduce::{Axis, Comparison, Curve, Panel};
 
     /// A finding with a met and an unmet criterion, a number that was not seen, and texts that are
     /// no HTML.

@@ -1,8 +1,7 @@
 //! The findings as a table for a terminal.
 
 use crate::report::Report;
-use crate::report::reproduce::ReproduceReport;
-use crate::report::reproduce::how_to_get;
+use crate::report::reproduce::{ReproduceReport, how_to_get};
 use crate::report::table::{bad, doubtful, good, left, right, table};
 use crate::reproduce::judge::Outcome;
 

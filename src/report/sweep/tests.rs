@@ -1,8 +1,7 @@
 //! Tests of a sweep's document, table and chart on a small predicted curve.
 
 use super::*;
-use crate::ops::Gemm;
-use crate::ops::Layout;
+use crate::ops::{Gemm, Layout};
 use crate::predict::Predictor;
 use crate::report::Report;
 use crate::sweep::operators;
