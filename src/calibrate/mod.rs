@@ -138,7 +138,8 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
         let mut groups: BTreeMap<_, Vec<(&Sample, f64)>> = BTreeMap::new();
         for &(sample, error) in &judged {
             let subject = &sample.subject;
-            let group = groups.entry((subject.generation.name(), subject.hybrid, subject.adapters));
+            let beside = (subject.adapters, subject.drafts);
+            let group = groups.entry((subject.generation.name(), subject.hybrid, beside));
             group.or_default().push((sample, error));
         }
         let all = group(&judged, half_width);
@@ -171,6 +172,7 @@ fn group(judged: &[(&Sample, f64)], half_width: f64) -> FitGroup {
         generation: first.generation,
         hybrid: first.hybrid,
         adapters: first.adapters,
+        drafts: first.drafts,
         gpus: subjects().map(|subject| subject.gpu.clone()).collect(),
         formats: subjects().map(|subject| subject.format.to_owned()).collect(),
         longest_tokens: subjects().map(|subject| subject.tokens).max().unwrap_or(0),

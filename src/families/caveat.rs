@@ -63,7 +63,9 @@ named_enum! {
         UnseenNodes = "unseen_nodes",
         /// Adapters are trained: no constant was fitted to such a run.
         Adapters = "adapters",
-        /// The same on Ada, where published steps are far from what is predicted.
+        /// Draft tokens are verified: no constant was fitted to such a run.
+        Drafts = "drafts",
+        /// Adapters on Ada, where published steps are far from what is predicted.
         AdaptersOnAda = "adapters_on_ada",
     }
 }
@@ -78,6 +80,7 @@ impl Caveat {
                 | Self::UnseenFormat
                 | Self::UnseenNodes
                 | Self::Adapters
+                | Self::Drafts
                 | Self::AdaptersOnAda
         )
     }
@@ -116,6 +119,7 @@ impl Caveat {
             Self::UnseenFormat => "no run in this number format was compared",
             Self::UnseenNodes => "no run of one model over several nodes was compared",
             Self::Adapters => "adapters: constants are of steps that train all weights",
+            Self::Drafts => "draft tokens: constants are of steps that make one token",
             Self::AdaptersOnAda => "adapters on Ada: published steps are up to twice as fast as predicted",
         }
     }

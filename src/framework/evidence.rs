@@ -29,6 +29,8 @@ pub struct Subject {
     pub nodes: u64,
     /// Whether adapters are trained in place of the weights.
     pub adapters: bool,
+    /// Whether it verifies draft tokens.
+    pub drafts: bool,
 }
 
 /// Runs of one generation of GPUs, and the errors of a fit without their own configuration.
@@ -43,6 +45,9 @@ pub struct FitGroup {
     /// Whether they train adapters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adapters: bool,
+    /// Whether they verify draft tokens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drafts: bool,
     /// The GPUs.
     pub gpus: BTreeSet<String>,
     /// Number formats, or recipes of fp8.
@@ -78,6 +83,8 @@ pub enum Gap {
     Nodes,
     /// Training of adapters.
     Adapters,
+    /// Verification of draft tokens.
+    Drafts,
 }
 
 impl Subject {
@@ -97,7 +104,13 @@ impl Subject {
             tokens: workload.keys(),
             nodes: workload.gpus_per_replica().div_ceil(node),
             adapters: workload.has_adapters(),
+            drafts: workload.speculate > 0,
         }
+    }
+
+    /// The gaps to runs that neither train adapters nor verify drafts.
+    pub fn beside(&self) -> Vec<Gap> {
+        held([(self.adapters, Gap::Adapters), (self.drafts, Gap::Drafts)])
     }
 }
 
@@ -111,23 +124,27 @@ impl Framework {
     /// kind was compared.
     pub fn evidence(&self, subject: &Subject) -> Option<(Option<Fit>, Vec<Gap>)> {
         let fit = self.fits.get(&subject.kind)?;
-        let alike = |adapters: bool| {
+        let alike = |adapters: bool, drafts: bool| {
             let is_alike = |group: &&FitGroup| {
-                let of_group = (group.generation, group.hybrid, group.adapters);
-                of_group == (subject.generation, subject.hybrid, adapters)
+                let of_group = (group.generation, group.hybrid, group.adapters, group.drafts);
+                of_group == (subject.generation, subject.hybrid, adapters, drafts)
             };
             fit.groups.iter().find(is_alike)
         };
-        let Some(group) = alike(subject.adapters).or_else(|| alike(false)) else {
-            let gaps = [(!fit.groups.is_empty(), Gap::Gpu), (subject.adapters, Gap::Adapters)];
-            return Some((None, held(gaps)));
+        let own = alike(subject.adapters, subject.drafts);
+        let beside = match own {
+            Some(_) => Vec::new(),
+            None => subject.beside(),
+        };
+        let Some(group) = own.or_else(|| alike(false, false)) else {
+            let gaps = held([(!fit.groups.is_empty(), Gap::Gpu)]);
+            return Some((None, [gaps, beside].concat()));
         };
         let is_long = subject.tokens as f64 > REACH * group.longest_tokens as f64;
         let gaps = [
             (is_long, Gap::Length),
             (!group.formats.contains(subject.format), Gap::Format),
             (subject.nodes > group.nodes && group.nodes == 1, Gap::Nodes),
-            (subject.adapters != group.adapters, Gap::Adapters),
         ];
         let of_group = Fit {
             runs_from: fit.runs_from.clone(),
@@ -139,8 +156,8 @@ impl Framework {
             coverage_90: group.coverage_90,
             groups: vec![group.clone()],
         };
-        let speaks = !is_long && subject.adapters == group.adapters;
-        Some((speaks.then_some(of_group), held(gaps)))
+        let speaks = !is_long && own.is_some();
+        Some((speaks.then_some(of_group), [held(gaps), beside].concat()))
     }
 
     /// How far its constants of attention hold for sequences of so many tokens: wholly up to the longest run, beyond four

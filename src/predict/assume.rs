@@ -78,6 +78,8 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
         Caveat::UnseenFormat => 0.15,
         // What steps with adapters lack in nine of ten published settings on A100, see docs/method/steps.md.
         Caveat::Adapters => 0.25,
+        // Nine in ten of 12 published speedups by drafts are within 0.20 of what is predicted with three, see docs/method/serving.md.
+        Caveat::Drafts => 0.20,
         // Nine in ten of 16 published settings on L40 and RTX 4090 are less than 0.70 faster than predicted, see the same page.
         Caveat::AdaptersOnAda => 0.70,
         // FSDP2 at 32 to 256 thousand tokens is 10 % too slow to 18 % too fast; attention kernels of releases differ by 2.2.

@@ -347,7 +347,7 @@ pub fn half_width(framework: &Framework, subject: &Subject) -> Option<(f64, Cave
     let mut half_width = framework.half_width(subject.kind)?;
     let mut unseen = Caveats::default();
     let gaps = framework.evidence(subject).map(|(_, gaps)| gaps);
-    for gap in gaps.unwrap_or_else(|| subject.adapters.then_some(Gap::Adapters).into_iter().collect()) {
+    for gap in gaps.unwrap_or_else(|| subject.beside()) {
         let caveat = match gap {
             Gap::Gpu => Caveat::UnseenGpu,
             Gap::Length => Caveat::UnseenLength,
@@ -355,6 +355,7 @@ pub fn half_width(framework: &Framework, subject: &Subject) -> Option<(f64, Cave
             Gap::Nodes => Caveat::UnseenNodes,
             Gap::Adapters if subject.generation == Generation::Ada => Caveat::AdaptersOnAda,
             Gap::Adapters => Caveat::Adapters,
+            Gap::Drafts => Caveat::Drafts,
         };
         unseen.insert(caveat);
         half_width = quadrature(half_width, assume::half_width(caveat));

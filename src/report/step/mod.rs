@@ -344,11 +344,13 @@ fn evidence_text(framework: &Framework, subject: &Subject, fit: Option<&Fit>, ga
             percent(fit.mean_ape)
         );
     }
-    if gaps.contains(&Gap::Adapters) {
-        return format!(
-            "none of the {} runs that were compared trains adapters",
-            grouped(all.runs)
-        );
+    for (gap, does) in [
+        (Gap::Adapters, "trains adapters"),
+        (Gap::Drafts, "verifies draft tokens"),
+    ] {
+        if gaps.contains(&gap) {
+            return format!("none of the {} runs that were compared {does}", grouped(all.runs));
+        }
     }
     if gaps.contains(&Gap::Length) {
         let alike = all.groups.iter().filter(|group| group.generation == subject.generation);
