@@ -60,10 +60,14 @@ pub struct TargetRequest {
     pub enforce_eager: bool,
     /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
     #[arg(long, value_name = "GBIT")]
+    #[schema(inline)]
+    #[param(inline)]
     pub network_gbit_per_s: Option<Gigabits>,
     /// Bandwidth of the link between a GPU and its host in one direction, in GB/s [default: that of the GPU's usual
     /// server].
     #[arg(long, value_name = "GBYTE")]
+    #[schema(inline)]
+    #[param(inline)]
     pub host_gbyte_per_s: Option<Gigabytes>,
     /// Widen intervals so that they hold for any software stack of the GPU, not for the one that answers alone. A step has the
     /// wider one of its framework and its operators, a planned engine that of its framework.
