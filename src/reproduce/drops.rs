@@ -1,12 +1,7 @@
 //! Where a GEMM falls because its tiles need a further wave of multiprocessors.
 
-use crate::reproduce::Comparison;
-use crate::reproduce::Evaluation;
-use crate::reproduce::judge::Criterion;
-use crate::reproduce::judge::Limit;
-use crate::reproduce::judge::Unit;
-use crate::reproduce::judge::mean;
-use crate::reproduce::judge::median;
+use crate::reproduce::judge::{Criterion, Limit, Unit, mean, median};
+use crate::reproduce::{Comparison, Evaluation};
 use crate::sweep;
 use crate::sweep::Drop as Fall;
 use std::collections::BTreeMap;

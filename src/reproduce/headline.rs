@@ -1,25 +1,14 @@
 //! The headline: how far apart shapes of one size are.
 
-use crate::arch::Architecture;
-use crate::arch::AttentionKernel;
-use crate::arch::Workload;
-use crate::arch::parameters;
+use crate::arch::{Architecture, AttentionKernel, Workload, parameters};
 use crate::error::Result;
 use crate::predict::Predictor;
 use crate::predict::step::estimate_step;
-use crate::reproduce::Axis;
-use crate::reproduce::Comparison;
-use crate::reproduce::Curve;
-use crate::reproduce::Finding;
-use crate::reproduce::Panel;
-use crate::reproduce::judge::Basis;
-use crate::reproduce::judge::Criterion;
-use crate::reproduce::judge::Limit;
-use crate::reproduce::judge::Unit;
+use crate::reproduce::judge::{Basis, Criterion, Limit, Unit};
 use crate::reproduce::spec::Values;
 use crate::reproduce::timings::Predictors;
-use crate::search::Request;
-use crate::search::search;
+use crate::reproduce::{Axis, Comparison, Curve, Finding, Panel};
+use crate::search::{Request, search};
 use serde::Deserialize;
 use std::ops::ControlFlow;
 

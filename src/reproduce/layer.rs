@@ -1,10 +1,6 @@
 //! One layer of a GPT as the authors timed it.
 
-use crate::arch::Architecture;
-use crate::arch::Item;
-use crate::arch::Role;
-use crate::arch::Workload;
-use crate::arch::lower;
+use crate::arch::{Architecture, Item, Role, Workload, lower};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;

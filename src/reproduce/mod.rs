@@ -30,23 +30,15 @@ mod timings;
 
 pub use timings::{AUTHORS, Timing, Timings};
 
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::regressor::artifact::Artifact;
-use crate::reproduce::formula::Formula;
-use crate::reproduce::formula::Sizes;
-use crate::reproduce::formula::fill;
-use crate::reproduce::judge::Basis;
-use crate::reproduce::judge::Criterion;
-use crate::reproduce::judge::Unit;
-use crate::reproduce::judge::Verdict;
-use crate::reproduce::series::Rows;
-use crate::reproduce::series::Series;
+use crate::reproduce::formula::{Formula, Sizes, fill};
+use crate::reproduce::judge::{Basis, Criterion, Unit, Verdict};
+use crate::reproduce::series::{Rows, Series};
 use crate::reproduce::spec::FindingSpec;
 use crate::reproduce::timings::Predictors;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One finding of the paper.

@@ -1,12 +1,9 @@
 //! Panels: series as they are drawn.
 
 use crate::error::Result;
-use crate::reproduce::Curve;
-use crate::reproduce::Evaluation;
-use crate::reproduce::Panel;
 use crate::reproduce::series::Series;
-use crate::reproduce::spec::CurveSpec;
-use crate::reproduce::spec::PanelSpec;
+use crate::reproduce::spec::{CurveSpec, PanelSpec};
+use crate::reproduce::{Curve, Evaluation, Panel};
 
 /// The panel of a finding that this describes.
 pub fn evaluate(spec: &PanelSpec, evaluation: &Evaluation) -> Result<Panel> {

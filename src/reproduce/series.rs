@@ -1,24 +1,15 @@
 //! Series: what the predictor says along a size, beside what was measured there.
 
 use crate::arch::parameters;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::Gemm;
 use crate::predict::step::estimate_step;
 use crate::reproduce::formula::Sizes;
-use crate::reproduce::judge::Basis;
-use crate::reproduce::judge::Unit;
-use crate::reproduce::judge::correlation;
-use crate::reproduce::judge::mean;
+use crate::reproduce::judge::{Basis, Unit, correlation, mean};
 use crate::reproduce::layer::Layer;
-use crate::reproduce::spec::Evidence;
-use crate::reproduce::spec::SeriesSpec;
-use crate::reproduce::subject::LayerValue;
-use crate::reproduce::subject::StepValue;
-use crate::reproduce::subject::Subject;
-use crate::reproduce::timings::Predictors;
-use crate::reproduce::timings::Timings;
-use crate::reproduce::timings::rates;
+use crate::reproduce::spec::{Evidence, SeriesSpec};
+use crate::reproduce::subject::{LayerValue, StepValue, Subject};
+use crate::reproduce::timings::{Predictors, Timings, rates};
 
 /// Fewer measured points than this say nothing about a curve.
 const LEAST_POINTS: usize = 8;

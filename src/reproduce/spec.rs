@@ -1,7 +1,6 @@
 //! The findings as data: `data/findings/*.toml`, embedded at build time and read strictly.
 
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::reproduce::Axis;
 use crate::reproduce::formula::Sizes;
@@ -11,11 +10,9 @@ use crate::reproduce::statistic::StatisticSpec;
 use crate::reproduce::subject::Subject;
 use crate::rules::RULES;
 use crate::toml_text;
-use include_dir::Dir;
-use include_dir::include_dir;
+use include_dir::{Dir, include_dir};
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/findings");
 

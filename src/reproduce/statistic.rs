@@ -1,27 +1,12 @@
 //! Statistics of series: what a finding shows as a number, and what decides its verdict.
 
-use crate::error::Error;
-use crate::error::Result;
-use crate::reproduce::Comparison;
-use crate::reproduce::Evaluation;
-use crate::reproduce::drops;
+use crate::error::{Error, Result};
 use crate::reproduce::drops::Drop;
-use crate::reproduce::judge::Basis;
-use crate::reproduce::judge::CORRELATION;
-use crate::reproduce::judge::Criterion;
-use crate::reproduce::judge::Limit;
-use crate::reproduce::judge::RATE_ERROR;
-use crate::reproduce::judge::SHARE_ERROR;
-use crate::reproduce::judge::Unit;
-use crate::reproduce::judge::correlation;
-use crate::reproduce::judge::mean;
-use crate::reproduce::judge::median_error;
-use crate::reproduce::judge::ordered;
-use crate::reproduce::series::Point;
-use crate::reproduce::series::Series;
-use crate::reproduce::series::follows;
-use crate::reproduce::series::is_measured;
-use crate::reproduce::series::pairs;
+use crate::reproduce::judge::{
+    Basis, CORRELATION, Criterion, Limit, RATE_ERROR, SHARE_ERROR, Unit, correlation, mean, median_error, ordered,
+};
+use crate::reproduce::series::{Point, Series, follows, is_measured, pairs};
+use crate::reproduce::{Comparison, Evaluation, drops};
 use serde::Deserialize;
 
 /// A statistic with the texts under which it is shown as a comparison and judged as a criterion.

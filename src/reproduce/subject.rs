@@ -1,16 +1,8 @@
 //! What a series predicts at each of its points: a GEMM, a layer or a step of a model.
 
-use crate::arch::Architecture;
-use crate::arch::AttentionKernel;
-use crate::arch::Mode;
-use crate::arch::NormPlacement;
-use crate::arch::Role;
-use crate::arch::Workload;
-use crate::ops::Dtype;
-use crate::ops::Gemm;
-use crate::ops::Layout;
-use crate::reproduce::formula::Formula;
-use crate::reproduce::formula::Sizes;
+use crate::arch::{Architecture, AttentionKernel, Mode, NormPlacement, Role, Workload};
+use crate::ops::{Dtype, Gemm, Layout};
+use crate::reproduce::formula::{Formula, Sizes};
 use crate::reproduce::judge::Unit;
 use serde::Deserialize;
 

@@ -3,16 +3,13 @@
 use crate::error::Result;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
-use crate::ops::Gemm;
-use crate::ops::Op;
+use crate::ops::{Gemm, Op};
 use crate::predict::Predictor;
 use crate::regressor::artifact::Artifact;
 use crate::reproduce::judge::Basis;
-use crate::reproduce::spec::Evidence;
-use crate::reproduce::spec::TARGET;
+use crate::reproduce::spec::{Evidence, TARGET};
 use crate::units::Seconds;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The GPUs that the authors measured on, under the names of `data/gpus`.
 pub const AUTHORS: [&str; 3] = ["v100", "a100-40gb", "mi250x"];

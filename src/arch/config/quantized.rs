@@ -12,6 +12,8 @@ use crate::ops::Dtype;
 use regex_lite::Regex;
 use rustc_hash::FxHashSet;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// One way in which a weight is packed, and the format in which it is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,168 +60,7 @@ const INT8: Format = Format::new(Dtype::Int8, 8, 0, 32);
 const INT8_ROWS: Format = Format::new(Dtype::W8a16, 8, 0, 16);
 
 /// Modules of each linear map as checkpoints name them, the layer being left out: alternatives of each.
-const MODULES: &[(Role, &[&[&str]])] = &[
-    (
-        Role::Qkv,
-        &[
-            &[
-                "self_attn.q_proj",
-                "self_attn.qkv_proj",
-                "mixer.q_proj",
-                "attention.query_key_value",
-                "attn.c_attn",
-            ],
-            &[
-                "self_attn.k_proj",
-                "self_attn.qkv_proj",
-                "mixer.k_proj",
-                "attention.query_key_value",
-                "attn.c_attn",
-            ],
-            &[
-                "self_attn.v_proj",
-                "self_attn.qkv_proj",
-                "mixer.v_proj",
-                "attention.query_key_value",
-                "attn.c_attn",
-            ],
-        ],
-    ),
-    (Role::QueryDown, &[&["self_attn.q_a_proj"]]),
-    (Role::QueryUp, &[&["self_attn.q_b_proj", "self_attn.q_proj"]]),
-    (Role::KeyValueDown, &[&["self_attn.kv_a_proj_with_mqa"]]),
-    (Role::KeyValueUp, &[&["self_attn.kv_b_proj"]]),
-    (Role::IndexQuery, &[&["self_attn.indexer.wq_b"]]),
-    (Role::IndexKey, &[&["self_attn.indexer.wk"]]),
-    (Role::IndexWeights, &[&["self_attn.indexer.weights_proj"]]),
-    (
-        Role::AttentionProjection,
-        &[&[
-            "self_attn.o_proj",
-            "self_attn.out_proj",
-            "self_attn.dense",
-            "mixer.o_proj",
-            "attention.dense",
-            "attn.c_proj",
-        ]],
-    ),
-    (
-        Role::LinearInput,
-        &[&[
-            "linear_attn.in_proj_qkvz",
-            "linear_attn.in_proj_qkv",
-            "mixer.in_proj",
-            "mamba.in_proj",
-            "conv.in_proj",
-        ]],
-    ),
-    (
-        Role::LinearDecay,
-        &[&["linear_attn.in_proj_ba", "linear_attn.in_proj_a"]],
-    ),
-    (Role::LinearGate, &[&["linear_attn.in_proj_z"]]),
-    (
-        Role::LinearOutput,
-        &[&[
-            "linear_attn.out_proj",
-            "mixer.out_proj",
-            "mamba.out_proj",
-            "conv.out_proj",
-        ]],
-    ),
-    (
-        Role::MlpUp,
-        &[
-            &[
-                "mlp.gate_proj",
-                "mlp.gate_up_proj",
-                "mixer.up_proj",
-                "mlp.dense_h_to_4h",
-                "mlp.c_fc",
-                "feed_forward.gate_proj",
-                "feed_forward.w1",
-            ],
-            &[
-                "mlp.up_proj",
-                "mlp.gate_up_proj",
-                "mixer.up_proj",
-                "mlp.dense_h_to_4h",
-                "mlp.c_fc",
-                "feed_forward.up_proj",
-                "feed_forward.w3",
-            ],
-        ],
-    ),
-    (
-        Role::MlpDown,
-        &[&[
-            "mlp.down_proj",
-            "mixer.down_proj",
-            "mlp.dense_4h_to_h",
-            "mlp.c_proj",
-            "feed_forward.down_proj",
-            "feed_forward.w2",
-        ]],
-    ),
-    (
-        Role::Router,
-        &[&[
-            "mlp.gate",
-            "mlp.router",
-            "block_sparse_moe.gate",
-            "mixer.gate",
-            "feed_forward.router",
-        ]],
-    ),
-    (
-        Role::ExpertsUp,
-        &[&[
-            "mlp.experts.0.gate_proj",
-            "mlp.experts.0.up_proj",
-            "mlp.experts.gate_up_proj",
-            "block_sparse_moe.experts.0.w1",
-            "mixer.experts.0.up_proj",
-            "feed_forward.experts.gate_up_proj",
-            "feed_forward.experts.0.gate_proj",
-        ]],
-    ),
-    (
-        Role::ExpertsDown,
-        &[&[
-            "mlp.experts.0.down_proj",
-            "mlp.experts.down_proj",
-            "block_sparse_moe.experts.0.w2",
-            "mixer.experts.0.down_proj",
-            "feed_forward.experts.down_proj",
-            "feed_forward.experts.0.down_proj",
-        ]],
-    ),
-    (
-        Role::SharedUp,
-        &[&[
-            "mlp.shared_experts.gate_proj",
-            "mlp.shared_expert.gate_proj",
-            "block_sparse_moe.shared_experts.gate_proj",
-            "mixer.shared_experts.up_proj",
-            "shared_mlp.input_linear",
-            "feed_forward.shared_expert.gate_proj",
-        ]],
-    ),
-    (
-        Role::SharedDown,
-        &[&[
-            "mlp.shared_experts.down_proj",
-            "mlp.shared_expert.down_proj",
-            "block_sparse_moe.shared_experts.down_proj",
-            "mixer.shared_experts.down_proj",
-            "shared_mlp.output_linear",
-            "feed_forward.shared_expert.down_proj",
-        ]],
-    ),
-    (Role::ExpertsLatentDown, &[&["mixer.fc1_latent_proj"]]),
-    (Role::ExpertsLatentUp, &[&["mixer.fc2_latent_proj"]]),
-    (Role::Logits, &[&["lm_head"]]),
-];
+static MODULES: LazyLock<BTreeMap<String, Vec<Vec<String>>>> = built_in!("data/hf-modules.toml");
 
 /// Where the packed parts of this architecture are, as a `quantization_config` says; `None` if it says nothing that is known.
 pub(super) fn read(config: &Value, arch: &Architecture) -> Option<Stored> {
@@ -237,7 +78,7 @@ pub(super) fn read(config: &Value, arch: &Architecture) -> Option<Stored> {
     // Bytes in each format, of which the largest decides how the model is timed.
     let mut formats: Vec<(Format, u64)> = Vec::new();
     for (role, layers, weights) in roles {
-        let Some((_, modules)) = MODULES.iter().find(|(known, _)| *known == role) else {
+        let Some(modules) = MODULES.get(role.name()) else {
             continue;
         };
         let of = layers * modules.len() as u64;
@@ -410,7 +251,7 @@ impl Quantization {
     }
 
     /// How many of the modules of a linear map in so many layers have each format.
-    fn packed(&self, arch: &Architecture, role: Role, layers: u64, modules: &[&[&str]]) -> Vec<(Format, u64)> {
+    fn packed(&self, arch: &Architecture, role: Role, layers: u64, modules: &[Vec<String>]) -> Vec<(Format, u64)> {
         let total = layers * modules.len() as u64;
         let mut default = total;
         let mut named = vec![0; self.named.len()];
@@ -418,7 +259,7 @@ impl Quantization {
         for layer in (0..all).filter(|layer| has(arch, role, *layer)) {
             for alternatives in modules {
                 let paths = alternatives.iter().map(|module| match role {
-                    Role::Logits => (*module).to_owned(),
+                    Role::Logits => module.clone(),
                     _ => format!("layers.{layer}.{module}"),
                 });
                 let paths: Vec<String> = paths.collect();

@@ -36,6 +36,16 @@ pub(super) struct Refused {
     pub types: Vec<String>,
 }
 
+/// A type that is written: its class and its fields, with spaces between.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    #[serde(rename = "type")]
+    pub model_type: String,
+    pub class: String,
+    pub fields: String,
+}
+
 /// The document as it is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +60,9 @@ pub(super) struct Document {
     /// The type of the text model of each wrapper.
     pub text_config: BTreeMap<String, String>,
     pub refused: Vec<Refused>,
+    pub writes: Vec<Written>,
+    /// Fields of files that are written, which no architecture holds.
+    pub usual: Map<String, Value>,
     types: Map<String, Value>,
     bases: Map<String, Value>,
     experts: Map<String, Value>,
