@@ -26,7 +26,7 @@ pub mod sweep;
 use crate::arch::{Architecture, Mode, Workload};
 use crate::check;
 use crate::error::Result;
-use crate::families::{Family, Variant};
+use crate::families::{Caveat, Caveats, Family, Variant};
 use crate::framework::Kernels;
 use crate::ops::Op;
 use crate::plan::remedy;
@@ -47,7 +47,7 @@ pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport
     let answered = ops.iter().zip(&estimates);
     let reports = answered.map(|(op, estimate)| {
         let note = op.dtype().and_then(|dtype| predictor.format_note(dtype));
-        let mut basis = basis(predictor, predictor.kernels(), op);
+        let mut basis = basis(predictor, predictor.kernels(), &answered_as(op, estimate.caveats));
         if let Some(basis) = &mut basis
             && estimate.tier == Tier::Measured
         {
@@ -89,8 +89,11 @@ pub fn step(
     let framework = predictor.framework(workload.mode)?;
     framework.check_layout(workload)?;
     let step = estimate_step(predictor, architecture, workload)?;
-    let ops = step.lines.iter().map(|line| &line.item.op);
-    let bases = step_bases(predictor, workload.mode, ops)?;
+    let lines = step.lines.iter();
+    let ops: Vec<Op> = lines
+        .map(|line| answered_as(&line.item.op, line.each.caveats))
+        .collect();
+    let bases = step_bases(predictor, workload.mode, ops.iter())?;
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
     let tokens = run.tokens.map(|tokens| tokens.0);
     let report = report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0));
@@ -111,14 +114,18 @@ pub fn check(predictor: &Predictor, architecture: &Architecture, workload: &Work
     Ok(CheckReport::new(gpu, architecture, workload, &check))
 }
 
+/// The operator that answers for one: a decoding step for queries against a longer cache, where that was the faster.
+fn answered_as(op: &Op, caveats: Caveats) -> Op {
+    match op {
+        Op::Attention(op) if caveats.contains(Caveat::FewQueries) => {
+            Op::Attention(op.folded().map_or(*op, |(folded, _)| folded))
+        }
+        _ => *op,
+    }
+}
+
 /// What the estimate of `op` by these kernels is based on, where its family is learned.
 fn basis(predictor: &Predictor, kernels: Kernels, op: &Op) -> Option<Basis> {
-    // Of few queries against a cache the kernels of decoding steps answer.
-    let folded = match op {
-        Op::Attention(op) => op.folded().filter(|(_, times)| *times == 1.0),
-        _ => None,
-    };
-    let op = &folded.map_or(*op, |(op, _)| Op::Attention(op));
     let (family, variant) = (Family::of(op), Variant::of(op));
     let stack = predictor.basis(kernels, family, variant);
     // Every model learns GEMM and attention; the other families are named where one does.

@@ -6,7 +6,6 @@
 use super::validate::{MAX_KINDS, MAX_LAYERS};
 use super::{Architecture, KeyValues, Window, Workload};
 use crate::error::Result;
-use crate::units::significant;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -176,13 +175,6 @@ impl Architecture {
         let mut notes = self.stated.notes(work);
         if !self.kinds.is_empty() && work.pp > 1 {
             notes.push("each stage of the pipeline is taken to have its share of the layers of every shape".to_owned());
-        }
-        if let Some((share, true)) = work.accepted() {
-            let of = format!("{} drafts by {} a step", work.speculate, work.draft);
-            let tokens = significant(work.kept_tokens());
-            notes.push(format!(
-                "acceptance is assumed: {share} of {of}, {tokens} tokens a step"
-            ));
         }
         notes
     }

@@ -337,7 +337,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
             let linears = rank_linears(arch, shards, stage, last);
             let saved = |(linear, layers): &(_, u64)| *layers as f64 * stored.saved(linear, wide);
             let table = rank_vocab(arch, work.tp) * arch.hidden;
-            let embedding = match first || arch.tied_embeddings {
+            let embedding = match first || last && arch.tied_embeddings {
                 true => stored.saved_of_embedding(table, arch.hidden, wide),
                 false => 0.0,
             };
@@ -760,7 +760,9 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
         let linear = rank_linear(&linear, work.tp);
         let state = linear.kind.map_or(0, |_| linear.values() * linear.head_dim) as f64 * STATE_BYTES;
         let tokens = (linear.channels() * (linear.taps - 1)) as f64;
-        stage.linear as f64 * (state + tokens * work.activation_dtype().size() as f64)
+        // A step that verifies drafts keeps the state after each token.
+        let kept = (stage.linear * (1 + work.speculate)) as f64;
+        kept * (state + tokens * work.activation_dtype().size() as f64)
     });
     let index = arch.index.map_or(0.0, |index| {
         (stage.indexed * work.keys() * index.head_dim) as f64 * INDEX_KEY_BYTES

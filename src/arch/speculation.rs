@@ -157,6 +157,16 @@ impl Workload {
         }
     }
 
+    /// `3 drafts by mtp, 0.8 of them kept (assumed)`; `None` without drafts.
+    pub fn drafts_text(&self) -> Option<String> {
+        let (share, is_assumed) = self.accepted()?;
+        let assumed = if is_assumed { " (assumed)" } else { "" };
+        Some(format!(
+            "{} drafts by {}, {share} of them kept{assumed}",
+            self.speculate, self.draft
+        ))
+    }
+
     /// Half width of the 90 % interval of the logarithm of [`Workload::kept_tokens`]: 0 unless the acceptance is assumed.
     pub fn kept_half_width(&self) -> f64 {
         match self.accepted() {
@@ -217,6 +227,7 @@ impl Workload {
         match (tokens, named) {
             (None, Some((field, value))) => fail(field, value, "nothing without speculate, the draft tokens"),
             (None | Some(0), _) => Ok(self),
+            (Some(tokens), _) if self.mode != Mode::Decode => fail("speculate", tokens, "0 but in decode"),
             (Some(tokens), _) => Ok(Self {
                 seq: 1 + tokens,
                 speculate: tokens,
@@ -301,6 +312,14 @@ mod tests {
         assert_eq!(step.tokens, 8.0 * work.kept_tokens());
         let memory = |work: &Workload| memory_use(&arch, work, &Practice::default()).unwrap();
         let more = memory(&work).weights - memory(&work.without_speculation()).weights;
+        let kept = |name: &str| {
+            let arch = &Preset::find(name).unwrap().architecture;
+            let plain = Workload::decode(8, 64);
+            let of = |work: Workload| memory_use(arch, &work, &Practice::default()).unwrap().kv_cache;
+            of(plain.speculating(Some(3), Draft::Mtp, None).unwrap()) / of(plain)
+        };
+        // The states of its 36 recurrent layers after each of four tokens.
+        assert!((3.3..4.1).contains(&kept("qwen3-next-80b-a3b")) && kept("llama-3-8b") < 1.1);
         // A layer of 11.5 billion parameters (arXiv 2412.19437 counts 14 with embedding and head, which are shared), in 16 bits.
         assert!((11.3e9..11.8e9).contains(&(more.bytes() / 2.0)), "{more}");
     }

@@ -479,7 +479,7 @@ impl Workload {
             && self.keys() > max
         {
             let (field, value, beside) = match self.mode {
-                Mode::Decode => ("context", self.context, "the new token"),
+                Mode::Decode => ("context", self.context, "the new tokens"),
                 Mode::Train | Mode::Prefill => ("seq", self.seq, "the context"),
             };
             let allowed = format!("at most {max} with {beside}, the rows of the position table");
@@ -775,8 +775,8 @@ impl fmt::Display for Workload {
         if !is_default(&self.kv_cache_dtype) {
             write!(f, ", {} KV cache", self.kv_cache_dtype)?;
         }
-        if self.speculate > 0 {
-            write!(f, ", {} drafts by {}", self.speculate, self.draft)?;
+        if let Some(drafts) = self.drafts_text() {
+            write!(f, ", {drafts}")?;
         }
         if !is_default(&self.router_load) {
             write!(f, ", {} router load", self.router_load)?;

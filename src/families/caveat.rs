@@ -101,7 +101,7 @@ impl Caveat {
                 "no fused kernel takes this head size (multiples of 8 up to 256): unfused kernels, by their traffic"
             }
             Self::Mask => "mask or cached prefix not measured on this stack",
-            Self::FewQueries => "few queries against a cache, as one query of so many more heads",
+            Self::FewQueries => "queries against a longer cache, as one query of so many more heads",
             Self::Window => "sliding window by its tiles: this stack was measured without",
             Self::TrainedFromServed => "attention of training by its measured ratio to an engine's",
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",

@@ -168,16 +168,6 @@ const LINK_LATENCY: Seconds = Seconds::from_micros(10.0);
 /// compute/accelerator).
 const REACHABLE_PEAK: f64 = 0.8;
 
-/// Share of the dense peak that the best kernels of attention reach: 0.75 on H100 (arXiv 2407.08608), 0.7 on A100 (arXiv 2307.08691),
-/// 0.67 of latent attention on H800 (FlashMLA).
-const ATTENTION_PEAK: f64 = 0.72;
-
-/// What attention takes at the least that is bound by arithmetic.
-pub fn busy_attention(gpu: &Gpu, op: &Op) -> Seconds {
-    let peak = op.dtype().map(|dtype| gpu.nearest_peak(dtype) * ATTENTION_PEAK);
-    peak.map_or(Seconds::ZERO, |peak| op.flops() / peak)
-}
-
 /// What a step waits for where it offloads to the host.
 pub fn offload(time: Seconds) -> Estimate {
     unlearned(time, Caveat::Offload)

@@ -275,9 +275,11 @@ impl Predictor {
                 let answers = answers.map(|(op, (plan, from_cache))| {
                     let mut estimate = self.conclude(op, plan, kernels.memory, batch);
                     if let Some(from_cache) = from_cache.filter(|_| estimate.tier != Tier::Measured) {
-                        let [mut folded, single] =
-                            from_cache.map(|(op, plan)| self.conclude(&op, plan, kernels.memory, batch));
-                        folded.time = folded.time.max(assume::busy_attention(&self.gpu, op));
+                        let [mut folded, single, prompt] =
+                            from_cache.map(|(op, plan)| (op, self.conclude(&op, plan, kernels.memory, batch)));
+                        let share = op.flops() / prompt.0.flops();
+                        folded.1.time = folded.1.time.max(prompt.1.time * share);
+                        let [folded, single] = [folded.1, single.1];
                         let faster = |a: Estimate, b: Estimate| if b.time < a.time { b } else { a };
                         let least = faster(estimate, folded);
                         estimate = if single.time > least.time { single } else { least };
@@ -373,12 +375,16 @@ impl Predictor {
     }
 
     /// Queues what else may answer for queries against a longer cache, which no table of prompts holds: the decoding step that does
-    /// the same, and that of one query, than which none is faster.
-    fn plans_from_cache(&self, op: &Op, engine: Option<Engine>, batch: &mut Batch) -> Option<[(Op, Plan); 2]> {
+    /// the same; that of one query, than which none is faster; and the prompt as long as the cache, whose rate none exceeds.
+    fn plans_from_cache(&self, op: &Op, engine: Option<Engine>, batch: &mut Batch) -> Option<[(Op, Plan); 3]> {
         let Op::Attention(whole) = op else { return None };
         let (folded, times) = whole.folded()?;
         let single = Attention { seq_q: 1, ..*whole };
-        Some([(folded, times), (single, 1.0)].map(|(op, times)| {
+        let prompt = Attention {
+            seq_q: whole.seq_kv,
+            ..*whole
+        };
+        Some([(folded, times), (single, 1.0), (prompt, 1.0)].map(|(op, times)| {
             let op = Op::Attention(op);
             let mut plan = self.plan(&op, engine, batch);
             if let Plan::Learned { caveats, carried, .. } = &mut plan {

@@ -284,7 +284,7 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "mtp")]
     pub draft: Draft,
-    /// Share of draft tokens that is kept, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
+    /// Share of draft tokens that is kept, to a thousandth, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
     #[arg(long, value_name = "SHARE")]
     pub acceptance: Option<Acceptance>,
     /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
@@ -353,7 +353,12 @@ impl PlanRequest {
     fn described(&self, arch: &Architecture, sizes: &mut Sizes) -> Result<Planned> {
         let serves = self.mode != Mode::Train;
         self.refuse_of_the_other_kind(serves)?;
-        let room = arch.positions.longest();
+        let speculate = sizes.option("speculate", self.speculate);
+        let room = match self.mode {
+            // The last decoding step adds its tokens to a full cache.
+            Mode::Decode => arch.positions.longest().saturating_sub(1 + speculate.unwrap_or(0)),
+            Mode::Train | Mode::Prefill => arch.positions.longest(),
+        };
         let output = match self.mode {
             Mode::Decode => sizes
                 .option("output", self.output)
@@ -363,7 +368,6 @@ impl PlanRequest {
         let concurrency = sizes.option("concurrency", self.concurrency);
         let cached = sizes.option("cached_tokens", self.cached_tokens).unwrap_or(0);
         let lora = sizes.option("lora", self.lora);
-        let speculate = sizes.option("speculate", self.speculate);
         let seq = sizes.option("seq", self.seq);
         let seq = seq.unwrap_or(USUAL_SEQUENCE.min(room.saturating_sub(output)).max(1));
         let kept = [

@@ -111,7 +111,7 @@ pub struct WorkloadRequest {
     /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU.
     #[arg(long, default_value_t)]
     pub draft: Draft,
-    /// Share of draft tokens that is kept, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
+    /// Share of draft tokens that is kept, to a thousandth, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
     #[arg(long, value_name = "SHARE")]
     pub acceptance: Option<Acceptance>,
     /// How unevenly the router spreads tokens over the experts of a server; `even` where busy experts are replicated (EPLB).
@@ -160,7 +160,11 @@ impl WorkloadRequest {
         let room = architecture.positions.longest();
         // A decoding step makes one new token, so there `seq` can only mean what is cached.
         let cached = context.or(seq.filter(|_| decode));
-        let context = cached.unwrap_or(if decode { USUAL_SEQUENCE.min(room - 1) } else { 0 });
+        let new = 1 + speculate.unwrap_or(0);
+        let context = cached.unwrap_or(match decode {
+            true => USUAL_SEQUENCE.min(room.saturating_sub(new)),
+            false => 0,
+        });
         let (usual_batch, usual_seq) = match self.mode {
             Mode::Train => (4, USUAL_SEQUENCE),
             Mode::Prefill => (1, USUAL_SEQUENCE),

@@ -454,3 +454,41 @@ fn more_queries_of_a_cache_take_no_less() {
         assert_eq!(falls, None, "{line}: {times:?}");
     }
 }
+
+/// Longer chunks are no faster an operation than the whole prompt: decoding kernels answered with a rate that none has.
+#[test]
+fn a_chunk_of_a_prompt_is_no_faster_than_its_share_of_it() {
+    for (gpu, heads, keys) in [("b200", 64, 16_384), ("h100", 32, 8192), ("a100", 32, 8192)] {
+        let line = format!(
+            "predict attention --gpu {gpu} --batch 1 --heads {heads} --kv-heads 8 --head-dim 128 --kv-seq {keys} --causal --seq"
+        );
+        let rate = |queries: u64| number(&json(&format!("{line} {queries}")), "tflops_per_s");
+        let [chunk, whole] = [1024, keys].map(rate);
+        assert!(chunk < 1.01 * whole, "{line}: {chunk} {whole}");
+    }
+    let named = |queries: u64| {
+        let line = "predict attention --batch 1 --heads 32 --kv-heads 8 --head-dim 128 --kv-seq 8192 --causal --seq";
+        let answer = json(&format!("{line} {queries}"));
+        answer["basis"]["family"].as_str().unwrap().to_owned()
+    };
+    assert_eq!([4, 96, 8192].map(named), ["decode", "decode", "prefill"]);
+}
+
+#[test]
+fn a_plan_names_the_drafts_and_the_cached_tokens_that_were_asked() {
+    let drafts = "--gpus 8 --mode decode --speculate 3 --acceptance 0.5 --top 1";
+    let text = data(&format!("plan llama-3-70b {drafts}"));
+    assert!(text.contains("3 drafts by mtp, 0.5 of them kept\n"), "{text}");
+    let compared = data("compare llama-3-70b --gpu h200,h100 --gpus 8 --mode decode --speculate 2");
+    assert!(compared.contains("0.8 of them kept (assumed)"), "{compared}");
+    let cached = "plan llama-3-8b --gpus 1 --mode prefill --seq 8192 --cached-tokens 7168 --top 1";
+    assert!(data(cached).contains("8,192 tokens, 7,168 of a prompt cached"));
+    assert_eq!(json(cached)["cached_tokens"], 7168);
+    refused(
+        "plan llama-3-8b --gpus 1 --mode prefill --speculate 2",
+        2,
+        &["`speculate` is 2", "0 but in decode"],
+    );
+    data("plan gpt2 --gpus 1 --mode decode --top 1");
+    data("predict model gpt2 --mode decode --speculate 3");
+}

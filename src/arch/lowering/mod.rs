@@ -31,7 +31,7 @@ use super::{
     Recompute, Role, Step, Workload,
 };
 use crate::error::Result;
-use crate::ops::{Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass, pairs};
+use crate::ops::{CollectiveKind, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass, pairs};
 use crate::units::Flops;
 
 /// Lowers one step to the operators of one GPU; fails where architecture or workload is impossible.
@@ -61,9 +61,16 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
     lowering.head();
     lowering.optimizer_and_collectives();
     if let Some((drafter, [first, further])) = work.drafter(arch) {
-        for (pass, times) in [(first, 1), (further, work.speculate - 1)] {
-            lowering.drafts(lower(&drafter, &pass)?, &pass, times);
-        }
+        // Of the first pass the head sees the last token alone, as in the others.
+        let is_of_head = |item: &Item| match item.op {
+            Op::Collective(op) => op.kind == CollectiveKind::AllGather,
+            _ => matches!(item.role, Role::FinalNorm | Role::Logits),
+        };
+        let [mut once, each] = [lower(&drafter, &first)?.items, lower(&drafter, &further)?.items];
+        once.retain(|item| !is_of_head(item));
+        once.extend(each.iter().filter(|item| is_of_head(item)));
+        lowering.drafts(&once, &first, 1);
+        lowering.drafts(&each, &further, work.speculate - 1);
     }
     Ok(Step {
         tokens: work.batch as f64 * work.kept_tokens() * work.microbatches as f64,
@@ -113,7 +120,9 @@ fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
         (true, false) => [3.0; 2],
         (true, true) => [2.0, 3.0],
     };
-    Flops::from_flops(((linear + head) * weights + attention * others) * work.microbatches as f64)
+    // Of tokens that are drafted those that are kept.
+    let kept = work.kept_tokens() / work.seq as f64;
+    Flops::from_flops(((linear + head) * weights + attention * others) * work.microbatches as f64 * kept)
 }
 
 /// Ranks among which the positions of the head are divided.
@@ -452,12 +461,12 @@ impl Lowering<'_> {
     }
 
     /// Adds passes of what drafts tokens: of its layer and head, and the linear map before them.
-    fn drafts(&mut self, step: Step, pass: &Workload, times: u64) {
+    fn drafts(&mut self, items: &[Item], pass: &Workload, times: u64) {
         let hidden = self.arch.hidden;
         let input = gemms(1, pass.activation_dtype())(pass.rank_tokens(), hidden, 2 * hidden, Layout::Tn);
         let mut push = |role, op, count| self.push_per_step(role, Phase::Draft, op, count * times);
         push(Role::DraftInput, input, 1);
-        for item in step.items {
+        for item in items {
             push(item.role, item.op, item.count);
         }
     }

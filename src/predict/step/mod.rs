@@ -127,7 +127,7 @@ impl StepEstimate {
     /// What drafting tokens takes.
     pub fn drafting(&self) -> Seconds {
         let drafts = self.lines.iter().filter(|line| line.item.phase == Phase::Draft);
-        drafts.map(|line| line.own).sum()
+        drafts.fold(Seconds::ZERO, |sum, line| sum + line.own)
     }
 
     /// Tokens per second of one GPU.

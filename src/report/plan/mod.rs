@@ -59,6 +59,12 @@ struct AskedKeys {
     /// What is trained in place of the weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     adapters: Option<String>,
+    /// Tokens of a prompt that are cached from earlier requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cached_tokens: Option<u64>,
+    /// What a decoding step verifies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drafts: Option<String>,
 }
 
 /// Limits of latency, and how likely each has to be kept.
@@ -321,6 +327,8 @@ impl AskedKeys {
             global_batch: workload.trains().then_some(subject.global_batch),
             format: workload.format_name(),
             adapters: workload.adapters_text(),
+            cached_tokens: limits.map(|limits| limits.cached).filter(|&cached| cached > 0),
+            drafts: workload.drafts_text(),
         }
     }
 }

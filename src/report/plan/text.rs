@@ -38,8 +38,12 @@ impl AskedKeys {
             (None, Some(output)) => format!("requests of {seq} tokens that generate {}", grouped(output)),
             (None, None) => format!("prompts of {seq} tokens"),
         };
-        let adapters = self.adapters.as_ref().map(|adapters| format!(", {adapters}"));
-        format!("{what}, {}{}", self.format, some(adapters))
+        let cached = self
+            .cached_tokens
+            .map(|cached| format!(", {} of a prompt cached", grouped(cached)));
+        let beside = [&self.adapters, &self.drafts].into_iter().flatten();
+        let beside: String = beside.map(|text| format!(", {text}")).collect();
+        format!("{what}{}, {}{beside}", some(cached), self.format)
     }
 }
 
