@@ -2,9 +2,9 @@
 
 use crate::answer::step_bases;
 use crate::arch::{Architecture, Workload, config_json, layers_json};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::predict::Predictor;
-use crate::prune::{self, Query};
+use crate::prune::{self, Choice, Query};
 use crate::report::prune::PruneReport;
 use crate::request::{LEAST_POSITIONS, PruneRequest};
 
@@ -17,24 +17,31 @@ pub fn prune(
 ) -> Result<PruneReport> {
     predictor.gpu().require(workload.dtypes())?;
     predictor.framework(workload.mode)?.check_layout(workload)?;
+    let positions = request.export.then(|| workload.keys().max(LEAST_POSITIONS));
+    if let Some(positions) = positions {
+        let layers = model.each_layer().unwrap_or_default();
+        let config = match request.choice {
+            Choice::Blocks => layers_json(model, &layers, positions),
+            Choice::Uniform => config_json(model, positions),
+        };
+        config.map_err(|_| {
+            let allowed = "blocks of llama models alone (Nemotron-NAS); choice uniform for others that a config holds";
+            Error::field("search", "export", &model.name, allowed)
+        })?;
+    }
     let query = Query {
         architecture: model,
         workload,
         targets: &request.target,
         choice: request.choice,
         scores: &request.scores,
+        positions,
     };
     let pruned = prune::prune(predictor, &query)?;
     let ops = pruned.after.lines.iter().map(|line| &line.item.op);
     let basis = step_bases(predictor, workload.mode, ops)?;
     let report = PruneReport::new(predictor, &query, &pruned, basis)?;
-    if !request.export {
-        return Ok(report);
-    }
-    let positions = workload.keys().max(LEAST_POSITIONS);
-    let config = match pruned.architecture.kinds.is_empty() {
-        true => config_json(&pruned.architecture, positions),
-        false => layers_json(model, &pruned.layers, positions),
-    };
-    Ok(report.with_config(config?))
+    let Some(positions) = positions else { return Ok(report) };
+    let config = config_json(&pruned.architecture, positions);
+    Ok(report.with_config(config.or_else(|_| layers_json(model, &pruned.layers, positions))?))
 }

@@ -421,7 +421,8 @@ pub struct SearchArgs {
     /// What to search.
     #[command(flatten)]
     pub subject: Targeted<SearchRequest>,
-    /// Write each reported shape as a Hugging Face config.json into a folder of its own below this one.
+    /// Write each reported shape as a Hugging Face config.json into a folder of its own below this one; of --from, blocks of llama
+    /// models (as Nemotron-NAS) and uniform shapes.
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
     /// Draw throughput against memory of the Pareto front.

@@ -49,6 +49,9 @@ fn read_scores(path: &Path) -> Result<Vec<Score>> {
     let text = read_text(path)?;
     let read = match text.trim_start().starts_with('[') {
         true => serde_json::from_str(&text).map_err(|error| error.to_string()),
+        false if text.lines().next().is_some_and(|names| names.contains(';')) => {
+            Err("its columns are separated by `;`, not by commas".to_owned())
+        }
         false => {
             let mut rows = csv::ReaderBuilder::new()
                 .trim(csv::Trim::All)

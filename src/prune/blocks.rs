@@ -1,9 +1,10 @@
 //! What each layer keeps of its attention and of its MLP.
 
-use super::knapsack::{Item, Solution, solve};
+use super::knapsack::{Item, solve};
 use super::{Change, Cost, Costs, Found, Limits, Part, Query, Score, damage};
-use crate::arch::{LayerKind, attention_weights};
+use crate::arch::{Architecture, LayerKind, attention_weights, layers_json};
 use crate::error::{Error, Result};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// Eighths of its width that an MLP may keep.
@@ -24,6 +25,9 @@ const WHOLE_DEPTH: f64 = 0.25;
 
 /// How often blocks are chosen again, for a sum that is the predicted step of what they make.
 const ROUNDS: usize = 8;
+
+/// The highest score, of which sums are finite.
+const MOST_SCORE: f64 = 1e12;
 
 /// Costs are counted in picoseconds and bytes.
 const PICOSECONDS: f64 = 1e12;
@@ -71,36 +75,65 @@ pub(super) fn prune(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, limit
     let before = counted(whole);
     let wanted = counted(limits.0);
     let mut budgets = wanted;
+    // What the sum of blocks allows; later rounds have other budgets.
+    let (mut bound, mut failed) = (None, None);
     let mut best: Option<Found> = None;
+    let mut try_picks = |picks: &[usize]| -> Result<Cost> {
+        let found = found(query, &layers, &classes, picks, whole);
+        let cost = costs.of_candidate(&found.architecture)?;
+        if limits.are_met(cost) && best.as_ref().is_none_or(|best| found.damage < best.damage) {
+            best = Some(found);
+        }
+        Ok(cost)
+    };
+    for measure in [0, 1] {
+        let least = |items: &Vec<Item>| {
+            (0..items.len()).min_by(|a, b| items[*a].costs[measure].total_cmp(&items[*b].costs[measure]))
+        };
+        // What cannot run is no answer.
+        let _ = try_picks(&items.iter().filter_map(least).collect::<Vec<_>>());
+    }
     for round in 0..ROUNDS {
         let room = [0, 1].map(|at| most[at] - before[at] + budgets[at]);
         let Some(solution) = solve(&items, room) else { break };
-        let found = found(query, &layers, &classes, &solution, whole);
-        let Some(cost) = costs.of(&found.architecture) else {
-            break;
+        bound.get_or_insert(solution.bound);
+        let cost = match try_picks(&solution.picks) {
+            Ok(cost) => cost,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
         };
-        let is_met = limits.are_met(cost);
-        if is_met && best.as_ref().is_none_or(|best| found.damage < best.damage) {
-            best = Some(found);
-        }
-        if is_met && round >= ROUNDS / 2 {
+        if limits.are_met(cost) && round >= ROUNDS / 2 {
             break;
         }
         // By what the step is above its target.
         let above = counted(cost);
         budgets = [0, 1].map(|at| budgets[at] - (above[at] - wanted[at]));
     }
-    Ok(best)
+    match (best, failed) {
+        (None, Some(error)) => Err(error),
+        (best, _) => Ok(best.map(|found| Found {
+            bound: bound.unwrap_or(0.0).min(found.damage),
+            ..found
+        })),
+    }
 }
 
 /// Every part of every layer, with what may be left of it.
 fn classes(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, layers: &[LayerKind]) -> Result<Vec<Class>> {
-    let mut scores: BTreeMap<(usize, Part), Vec<&Score>> = BTreeMap::new();
+    let mut scores: BTreeMap<(usize, Part), BTreeMap<u64, f64>> = BTreeMap::new();
     for score in query.scores {
-        let layer = check(score, layers)?;
-        scores.entry((layer, score.part)).or_default().push(score);
+        let layer = check(score, layers, query.architecture)?;
+        match scores.entry((layer, score.part)).or_default().entry(score.choice) {
+            Entry::Vacant(free) => free.insert(score.score),
+            Entry::Occupied(_) => {
+                let allowed = format!("one score for this choice of {} in layer {layer}", score.part);
+                return Err(Error::field("search", "scores.choice", score.choice, &allowed));
+            }
+        };
     }
-    let mut known: HashMap<[LayerKind; 2], Option<Cost>> = HashMap::new();
+    let mut known: HashMap<[LayerKind; 2], Result<Cost>> = HashMap::new();
     let mut classes = Vec::new();
     for (layer, kind) in layers.iter().enumerate() {
         let depth = (layer as f64 + 0.5) / layers.len() as f64;
@@ -108,8 +141,8 @@ fn classes(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, layers: &[Laye
         let preference = 1.0 + PREFERENCE * away;
         for part in Part::ALL {
             let has = part.size(kind);
-            let scored = scores.get(&(layer, part)).map_or(&[][..], Vec::as_slice);
-            let scored = scored.iter().map(|score| (score.choice, Some(score.score)));
+            let scored = scores.get(&(layer, part)).into_iter().flatten();
+            let scored = scored.map(|(choice, score)| (*choice, Some(*score)));
             let usual = part.smaller(kind, query).into_iter();
             let usual = usual
                 .filter(|left| *left > 0 || away <= WHOLE_DEPTH)
@@ -129,11 +162,21 @@ fn classes(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, layers: &[Laye
             }];
             for (left, score) in lefts.into_iter().filter(|(left, _)| *left != has) {
                 let to = part.reduced(*kind, left);
+                if let Some(positions) = query.positions.filter(|_| score.is_some()) {
+                    layers_json(query.architecture, &[to], positions)?;
+                }
                 let change = [*kind, to];
                 let saved = known
                     .entry(change)
                     .or_insert_with(|| saved(query, costs, whole, layers, change));
-                let Some(saved) = *saved else { continue };
+                let saved = match saved {
+                    Ok(saved) => *saved,
+                    Err(_) if score.is_none() => continue,
+                    Err(error) => {
+                        let allowed = format!("what can run in layer {layer}: {error}");
+                        return Err(Error::field("search", "scores.choice", left, &allowed));
+                    }
+                };
                 let gone = 1.0 - left as f64 / has as f64;
                 let parameters = match part {
                     Part::Attention => attention_weights(query.architecture) as f64 / layers.len() as f64,
@@ -158,7 +201,7 @@ fn saved(
     whole: Cost,
     layers: &[LayerKind],
     [from, to]: [LayerKind; 2],
-) -> Option<Cost> {
+) -> Result<Cost> {
     let mut changed = layers.to_vec();
     let mut count = 0;
     for layer in changed.iter_mut().filter(|layer| **layer == from).step_by(2) {
@@ -167,11 +210,11 @@ fn saved(
     }
     let cost = costs.of(&query.architecture.with_layers(&changed))?;
     let each = f64::from(count).recip();
-    Some(Cost::default().plus(each, whole).plus(-each, cost))
+    Ok(Cost::default().plus(each, whole).plus(-each, cost))
 }
 
 /// The layer of a score that says what a block can be.
-fn check(score: &Score, layers: &[LayerKind]) -> Result<usize> {
+fn check(score: &Score, layers: &[LayerKind], arch: &Architecture) -> Result<usize> {
     let refuse = |field, value: &dyn std::fmt::Display, allowed: String| {
         Err(Error::field("search", &format!("scores.{field}"), value, &allowed))
     };
@@ -179,13 +222,14 @@ fn check(score: &Score, layers: &[LayerKind]) -> Result<usize> {
     let Some(kind) = layers.get(layer) else {
         return refuse("layer", &score.layer, format!("0 to {}", layers.len() - 1));
     };
-    if !(score.score.is_finite() && score.score >= 0.0) {
-        return refuse("score", &score.score, "a number of at least 0".to_owned());
+    if !(0.0..=MOST_SCORE).contains(&score.score) {
+        return refuse("score", &score.score, "a number from 0 to 1e12".to_owned());
     }
     let has = score.part.size(kind);
     let can_be = match score.part {
-        Part::Attention => score.choice == 0 || (score.choice <= has && kind.heads.is_multiple_of(score.choice)),
-        Part::Mlp => score.choice == 0 || score.choice == has || (score.choice < has && !kind.experts),
+        _ if score.choice == 0 || score.choice == has => true,
+        Part::Attention => arch.mla.is_none() && score.choice < has && kind.heads.is_multiple_of(score.choice),
+        Part::Mlp => score.choice < has && !kind.experts,
     };
     match can_be && has > 0 {
         true => Ok(layer),
@@ -248,12 +292,16 @@ impl Part {
 }
 
 /// The model of a choice of blocks.
-fn found(query: &Query<'_>, layers: &[LayerKind], classes: &[Class], solution: &Solution, whole: Cost) -> Found {
+fn found(query: &Query<'_>, layers: &[LayerKind], classes: &[Class], picks: &[usize], whole: Cost) -> Found {
     let mut left = layers.to_vec();
-    let mut sum = whole;
+    let (mut sum, mut damage) = (whole, 0.0);
     let mut changes: BTreeMap<String, Change> = BTreeMap::new();
-    for (class, pick) in classes.iter().zip(&solution.picks).filter(|(_, pick)| **pick > 0) {
+    for (class, pick) in classes.iter().zip(picks) {
         let (block, has) = (class.blocks[*pick], class.blocks[0].left);
+        damage += block.damage;
+        if block.left == has {
+            continue;
+        }
         let kind = &mut left[class.layer];
         let text = class.part.change(has, block.left, kind.experts);
         *kind = class.part.reduced(*kind, block.left);
@@ -269,8 +317,8 @@ fn found(query: &Query<'_>, layers: &[LayerKind], classes: &[Class], solution: &
     Found {
         architecture: query.architecture.with_layers(&left),
         layers: left,
-        damage: solution.damage,
-        bound: solution.bound,
+        damage,
+        bound: damage,
         summed: Some(sum.time),
         changes: changes.into_values().collect(),
     }

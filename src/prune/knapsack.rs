@@ -6,8 +6,8 @@
 
 use std::cmp::Ordering;
 
-/// The most partial choices that are kept of a class; beyond them optimality is not proven.
-const MOST_STATES: usize = 100_000;
+/// The most partial choices that are kept, over all classes; beyond a class's share of them optimality is not proven.
+const MOST_STATES: usize = 1_000_000;
 
 /// The first share of the damage of all worst items that a choice may be above the bound, and what that grows by.
 const SLACK: f64 = 1e-4;
@@ -38,8 +38,8 @@ pub(super) struct Solution {
 struct State {
     sum: Item,
     /// The state that it extends, and by which item.
-    from: usize,
-    pick: usize,
+    from: u32,
+    pick: u32,
 }
 
 impl Item {
@@ -120,12 +120,15 @@ fn bound(classes: &[Vec<Item>], room: [f64; 2], prices: [f64; 2]) -> f64 {
 
 /// The best of the choices that are not bound to do more damage than this; its own bound is 0 if more were left out.
 fn within(classes: &[Vec<Item>], room: [f64; 2], prices: [f64; 2], limit: f64) -> Option<Solution> {
-    let mut stages = vec![vec![State::default()]];
+    let share = MOST_STATES / classes.len().max(1);
+    let mut states = vec![State::default()];
+    // The first of each class are what it extends.
+    let mut origins: Vec<Vec<(u32, u32)>> = Vec::new();
     let mut is_whole = true;
     for (at, class) in classes.iter().enumerate() {
         let behind = bound(&classes[at + 1..], room, prices);
-        let extended = stages[at].iter().enumerate().flat_map(|(from, State { sum, .. })| {
-            class.iter().enumerate().map(move |(pick, item)| State {
+        let extended = states.iter().zip(0..).flat_map(|(State { sum, .. }, from)| {
+            class.iter().zip(0..).map(move |(item, pick)| State {
                 sum: Item {
                     costs: [sum.costs[0] + item.costs[0], sum.costs[1] + item.costs[1]],
                     damage: sum.damage + item.damage,
@@ -137,21 +140,23 @@ fn within(classes: &[Vec<Item>], room: [f64; 2], prices: [f64; 2], limit: f64) -
         let fits = |State { sum, .. }: &State| {
             sum.costs[0] <= room[0] && sum.costs[1] <= room[1] && sum.priced(prices) + behind <= limit
         };
-        let mut states = undominated(extended.filter(fits).collect());
-        if states.len() > MOST_STATES {
+        states = undominated(extended.filter(fits).collect());
+        if states.len() > share {
             states.sort_by(|a, b| a.sum.priced(prices).total_cmp(&b.sum.priced(prices)));
-            states.truncate(MOST_STATES);
+            states.truncate(share);
             is_whole = false;
         }
-        stages.push(states);
+        origins.push(states.iter().map(|state| (state.from, state.pick)).collect());
     }
-    let ends = stages.last()?.iter();
-    let mut state = *ends.min_by(|a, b| a.sum.damage.total_cmp(&b.sum.damage))?;
-    let damage = state.sum.damage;
+    let (end, best) = (0..)
+        .zip(&states)
+        .min_by(|(_, a), (_, b)| a.sum.damage.total_cmp(&b.sum.damage))?;
+    let damage = best.sum.damage;
+    let mut at: u32 = end;
     let mut picks = vec![0; classes.len()];
-    for (pick, before) in picks.iter_mut().zip(&stages).rev() {
-        *pick = state.pick;
-        state = before[state.from];
+    for (pick, stage) in picks.iter_mut().zip(&origins).rev() {
+        let (from, picked) = stage[at as usize];
+        (at, *pick) = (from, picked as usize);
     }
     let bound = if is_whole { damage } else { 0.0 };
     Some(Solution { picks, damage, bound })

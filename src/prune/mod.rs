@@ -101,7 +101,7 @@ pub struct Score {
     /// What is left: key/value heads of attention, width of the MLP; 0 for nothing.
     pub choice: u64,
     /// The damage, such as the KL divergence of the model with this block alone replaced.
-    #[schema(minimum = 0)]
+    #[schema(minimum = 0, maximum = 1_000_000_000_000.0)]
     pub score: f64,
 }
 
@@ -117,6 +117,8 @@ pub struct Query<'a> {
     pub choice: Choice,
     /// Blocks that may be chosen; if empty, all with [`damage`].
     pub scores: &'a [Score],
+    /// The positions of a config that holds what is left; `None` if none has to.
+    pub positions: Option<u64>,
 }
 
 /// What a model keeps.
@@ -187,21 +189,34 @@ impl Cost {
 struct Costs<'a> {
     memo: Memo<'a>,
     workload: &'a Workload,
+    /// The least of each that a candidate takes.
+    least: Cost,
 }
 
 impl Costs<'_> {
-    /// `None` for a model that cannot be built or run.
-    fn of(&mut self, architecture: &Architecture) -> Option<Cost> {
-        architecture.validate().ok()?;
-        self.workload.validate(architecture).ok()?;
-        let practice = &self.memo.predictor().framework(self.workload.mode).ok()?.practice;
-        Some(Cost {
-            time: self.memo.cost(architecture, self.workload).ok()?.time,
-            memory: memory_use(architecture, self.workload, practice).ok()?.total(),
+    /// Fails for a model that cannot be built or run.
+    fn of(&mut self, architecture: &Architecture) -> Result<Cost> {
+        architecture.validate()?;
+        self.workload.validate(architecture)?;
+        let practice = &self.memo.predictor().framework(self.workload.mode)?.practice;
+        Ok(Cost {
+            time: self.memo.cost(architecture, self.workload)?.time,
+            memory: memory_use(architecture, self.workload, practice)?.total(),
             parameters: parameters(architecture).total as f64,
         })
     }
+
+    /// The same of a model that may be the answer.
+    fn of_candidate(&mut self, architecture: &Architecture) -> Result<Cost> {
+        let cost = self.of(architecture)?;
+        self.least.time = self.least.time.min(cost.time);
+        self.least.memory = self.least.memory.min(cost.memory);
+        Ok(cost)
+    }
 }
+
+/// Ratios in an error are counted in parts of this.
+const RATIOS: f64 = 1000.0;
 
 /// What a model may take to meet its targets; infinite where none is of it.
 #[derive(Clone, Copy)]
@@ -240,14 +255,15 @@ pub fn prune(predictor: &Predictor, query: &Query<'_>) -> Result<Pruned> {
         return Err(Error::field("search", "scores", "given", allowed));
     }
     let before = estimate_step(predictor, query.architecture, query.workload)?;
-    let mut costs = Costs {
-        memo: Memo::new(predictor),
-        workload: query.workload,
-    };
     let whole = Cost {
         time: before.time,
         memory: before.memory.total(),
         parameters: parameters(query.architecture).total as f64,
+    };
+    let mut costs = Costs {
+        memo: Memo::new(predictor),
+        workload: query.workload,
+        least: whole,
     };
     let limits = Limits::new(query.targets, whole);
     let found = match query.choice {
@@ -255,11 +271,24 @@ pub fn prune(predictor: &Predictor, query: &Query<'_>) -> Result<Pruned> {
         Choice::Uniform => uniform::prune(query, &mut costs, whole, limits)?,
     };
     let mut found = found.ok_or_else(|| {
-        let targets: Vec<_> = query.targets.iter().map(ToString::to_string).collect();
+        let reached = |target: &Target| {
+            let [time, memory] = [costs.least.time / whole.time, costs.least.memory / whole.memory];
+            let ratio = match target.measure {
+                Measure::Latency => (time * RATIOS).ceil() / RATIOS,
+                Measure::Memory => (memory * RATIOS).ceil() / RATIOS,
+                Measure::Throughput => (RATIOS / time).floor() / RATIOS,
+            };
+            Target { ratio, ..*target }
+        };
+        let joined = |of: &dyn Fn(&Target) -> Target| {
+            let all: Vec<_> = query.targets.iter().map(|target| of(target).to_string()).collect();
+            all.join(" and ")
+        };
         Error::infeasible(format!(
-            "search: nothing that is left of {} meets {}",
+            "search: nothing that is left of {} meets {}; found, each by itself: {}",
             query.architecture.name,
-            targets.join(" and ")
+            joined(&|target| *target),
+            joined(&reached)
         ))
     })?;
     found
@@ -307,6 +336,7 @@ mod tests {
             targets,
             choice,
             scores,
+            positions: None,
         };
         prune(&predictor, &query)
     }
@@ -361,6 +391,22 @@ mod tests {
             ),
             ("mixtral-8x7b", Workload::decode(16, 1023), &[LATENCY]),
             ("deepseek-v2-lite", Workload::decode(16, 1023), &[memory]),
+            (
+                "mixtral-8x7b",
+                Workload {
+                    tp: 2,
+                    ..Workload::decode(16, 1023)
+                },
+                &[memory],
+            ),
+            (
+                "deepseek-v3",
+                Workload {
+                    tp: 8,
+                    ..Workload::decode(16, 1023)
+                },
+                &[Target { ratio: 0.8, ..memory }],
+            ),
         ] {
             let pruned = asked(model, &work, targets, Choice::Blocks, &[]).unwrap();
             for target in targets {
@@ -384,7 +430,7 @@ mod tests {
             assert_eq!(kept as u64, pruned.architecture.layers);
             let uniform = asked(model, &work, targets, Choice::Uniform, &[]);
             match model {
-                "deepseek-v2-lite" => assert!(uniform.is_err()),
+                "deepseek-v2-lite" | "deepseek-v3" => assert!(uniform.is_err()),
                 _ => assert!(uniform.unwrap().after.time < pruned.before.time, "{model}"),
             }
         }
@@ -425,13 +471,68 @@ mod tests {
             (Score { choice: 3, ..score }, "`scores.choice` is 3"),
             (
                 Score { score: -1.0, ..score },
-                "`scores.score` is -1; allowed: a number of at least 0",
+                "`scores.score` is -1; allowed: a number from 0 to 1e12",
             ),
-            (score, "nothing that is left of llama-3-8b meets 0.75x-latency"),
+            (Score { score: 1e308, ..score }, "`scores.score` is 1"),
+            (
+                score,
+                "nothing that is left of llama-3-8b meets 0.75x-latency; found, each by itself: 0.9",
+            ),
         ] {
             let refused = one(score);
             assert!(refused.contains(wanted), "{refused}");
         }
+        let latent = [Score { choice: 8, ..score }];
+        for (model, scores, wanted) in [
+            (
+                "llama-3-8b",
+                &[score; 2][..],
+                "one score for this choice of attention in layer 0",
+            ),
+            ("deepseek-v2-lite", &latent, "what may be left of 16 of attention"),
+        ] {
+            let refused = asked(model, &work, &[target], Choice::Blocks, scores);
+            let refused = refused.err().unwrap().to_string();
+            assert!(refused.contains(wanted), "{refused}");
+        }
+        let narrow = [Score {
+            part: Part::Mlp,
+            choice: 7,
+            ..score
+        }];
+        let ranks = Workload { tp: 8, ..work };
+        let refused = asked("llama-3-8b", &ranks, &[target], Choice::Blocks, &narrow);
+        let refused = refused.err().unwrap().to_string();
+        assert!(refused.contains("is 7; allowed: what can run in layer 0"), "{refused}");
+    }
+
+    #[test]
+    fn hundreds_of_layers_take_few_choices_and_the_named_least_ratio_is_reached() {
+        let predictor = Predictor::new(Gpu::find("h100").unwrap(), None).unwrap();
+        let mut deep = Preset::find("llama-3.2-1b").unwrap().architecture.clone();
+        deep.layers = 300;
+        let work = Workload::decode(1, 127);
+        let of = |ratio| {
+            let query = Query {
+                architecture: &deep,
+                workload: &work,
+                targets: &[Target { ratio, ..LATENCY }],
+                choice: Choice::Blocks,
+                scores: &[],
+                positions: None,
+            };
+            prune(&predictor, &query)
+        };
+        let pruned = of(0.7).unwrap();
+        assert!(
+            pruned.bound > 0.99 * pruned.damage,
+            "{} {}",
+            pruned.bound,
+            pruned.damage
+        );
+        let refused = of(0.01).err().unwrap().to_string();
+        let least: Target = refused.rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(of(least.ratio).is_ok() && of(least.ratio - 0.002).is_err(), "{refused}");
     }
 
     #[test]

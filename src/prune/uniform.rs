@@ -1,7 +1,7 @@
 //! The same loss of width in all layers, or fewer of them.
 
 use super::{Change, Cost, Costs, Found, Limits, Query, damage};
-use crate::arch::{Architecture, attention_weights};
+use crate::arch::{Architecture, attention_weights, config_json};
 use crate::error::{Error, Result};
 
 /// What may be left of each dimension, in sixteenths: of widths every second.
@@ -51,7 +51,10 @@ pub(super) fn prune(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, limit
         for (dimension, (size, _)) in &changed {
             (dimension.set)(&mut left, *size);
         }
-        if !costs.of(&left).is_some_and(|cost| limits.are_met(cost)) {
+        let has_config = |positions| config_json(&left, positions).is_ok();
+        let is_met =
+            query.positions.is_none_or(has_config) && costs.of_candidate(&left).is_ok_and(|cost| limits.are_met(cost));
+        if !is_met {
             continue;
         }
         let changes = changed.iter().filter(|(dimension, (size, _))| *size != dimension.has);
@@ -77,7 +80,7 @@ pub(super) fn prune(query: &Query<'_>, costs: &mut Costs<'_>, whole: Cost, limit
 fn alone(arch: &Architecture, costs: &mut Costs<'_>, whole: Cost, dimension: &Dimension, size: u64) -> Option<Cost> {
     let mut left = arch.clone();
     (dimension.set)(&mut left, size);
-    Some(whole.plus(-1.0, costs.of(&left)?))
+    Some(whole.plus(-1.0, costs.of(&left).ok()?))
 }
 
 /// The dimensions that may shrink, with what may be left of each.

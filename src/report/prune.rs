@@ -1,16 +1,16 @@
 //! The answer to `search --from`: what each layer of a model keeps, and what the step gains.
 
-use crate::arch::{LayerKind, Workload, parameters};
+use crate::arch::{Draft, LayerKind, Workload, parameters};
 use crate::error::Result;
 use crate::predict::Predictor;
 use crate::predict::estimate::{Tier, TierShares};
 use crate::predict::step::StepEstimate;
 use crate::prune::{Change, Choice, Measure, Pruned, Query};
 use crate::report::architecture::ArchitectureShape;
-use crate::report::step::FrameworkKeys;
+use crate::report::step::{FrameworkKeys, SharedWarning};
 use crate::report::table::{left, right, row, table};
 use crate::report::{
-    Basis, NamedGpu, Report, Warning, based_on, grouped, joined, percent, signed, tier_shares_text, tokens,
+    Basis, NamedGpu, Report, based_on, grouped, joined, named_lines, percent, signed, tier_shares_text, tokens,
 };
 use crate::units::{Bytes, Seconds, significant};
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub struct PruneReport {
     changes: Vec<ChangeKeys>,
     tier: Tier,
     tier_shares: TierShares,
-    caveats: Vec<Warning>,
+    caveats: Vec<SharedWarning>,
     notes: Vec<String>,
     /// The config.json of what is left, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,6 +171,12 @@ impl PruneReport {
                 Measure::Throughput => after.tokens_per_s / before.tokens_per_s,
             },
         });
+        let mut notes = pruned.architecture.notes(workload);
+        if workload.speculate > 0 && workload.draft != Draft::Ngram {
+            notes.push(
+                "the layer that drafts is pruned, too: its shape is that of most layers that are left".to_owned(),
+            );
+        }
         Ok(Self {
             gpu: predictor.gpu().into(),
             model: arch.into(),
@@ -190,8 +196,8 @@ impl PruneReport {
             changes: pruned.changes.iter().map(ChangeKeys::from).collect(),
             tier: pruned.after.main_tier(),
             tier_shares: pruned.after.tier_shares,
-            caveats: pruned.after.caveats.iter().map(Warning::from).collect(),
-            notes: arch.notes(workload),
+            caveats: SharedWarning::of(&pruned.after),
+            notes,
             config: None,
         })
     }
@@ -235,27 +241,33 @@ impl PruneReport {
         )
     }
 
+    /// A damage in the unit of the scores.
+    fn shown(&self, damage: f64) -> String {
+        match self.scored {
+            true => significant(damage),
+            false => percent(damage),
+        }
+    }
+
     /// The damage, where it comes from, and how much less there may be.
     fn damage_text(&self) -> String {
-        let (damage, scores) = match self.scored {
-            true => (significant(self.damage), "the sum of the scores given"),
-            false => (
-                percent(self.damage),
-                "a default, not measured: each part's share of all parameters, times the square of the share of it that goes",
-            ),
+        let scores = match self.scored {
+            true => "the sum of the scores given",
+            false => {
+                "a default, not measured: each part's share of all parameters, times the square of the share of it that goes"
+            }
         };
-        let gap = self.damage - self.damage_bound;
-        let proof = match gap > 1e-9 * self.damage {
-            true => format!("at most {} of it too many", percent(gap / self.damage)),
-            false => "no choice does less".to_owned(),
-        };
-        let sum = self.summed_time_us.map_or_else(String::new, |summed| {
-            format!(
-                " by the sum of blocks, which is {} off the step",
-                percent((summed / self.after.time_us - 1.0).abs())
-            )
-        });
-        format!("damage {damage} ({scores}); {proof}{sum}")
+        let proof = self.summed_time_us.map_or_else(
+            || "no choice does less".to_owned(),
+            |summed| {
+                format!(
+                    "at least {} by the sum of blocks, which is {} off the step",
+                    self.shown(self.damage_bound),
+                    percent((summed / self.after.time_us - 1.0).abs())
+                )
+            },
+        );
+        format!("damage {} ({scores}); {proof}", self.shown(self.damage))
     }
 
     /// Both steps beside each other.
@@ -295,11 +307,7 @@ impl PruneReport {
                 change.saved_time_us,
                 change.saved_memory_bytes,
                 grouped(change.removed_parameters.round() as u64),
-                if self.scored {
-                    significant(change.damage)
-                } else {
-                    percent(change.damage)
-                },
+                self.shown(change.damage),
             ]
         });
         table(
@@ -324,10 +332,9 @@ impl Report for PruneReport {
             [left("layers"), right("count"), left("attention"), left("MLP")],
             self.layers.iter().map(LayersKeys::cells),
         );
-        let tier = format!("tier  {}\n", tier_shares_text(self.tier_shares));
-        let caveats = self.caveats.iter().map(|warning| format!("caveat  {}\n", warning.text));
-        let notes = self.notes.iter().map(|note| format!("note  {note}\n"));
-        let tail: String = std::iter::once(tier).chain(caveats).chain(notes).collect();
-        [self.heading(), layers, self.steps(), self.savings(), tail].join("\n")
+        let mut tail = vec![("tier", tier_shares_text(self.tier_shares))];
+        tail.extend(SharedWarning::lines(&self.caveats));
+        tail.extend(self.notes.iter().map(|note| ("note", note.clone())));
+        [self.heading(), layers, self.steps(), self.savings(), named_lines(&tail)].join("\n")
     }
 }

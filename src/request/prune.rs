@@ -32,7 +32,7 @@ pub struct PruneRequest {
     #[arg(skip)]
     #[serde(default)]
     pub scores: Vec<Score>,
-    /// Answer with the config.json of what is left, too.
+    /// Answer with the config.json of what is left, too: of blocks for llama models alone (as Nemotron-NAS).
     #[arg(skip)]
     #[serde(default)]
     pub export: bool,

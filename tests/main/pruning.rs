@@ -1,6 +1,6 @@
 //! Published models that were pruned: how much faster than their parents they are, measured and predicted.
 
-use crate::cli::json;
+use crate::cli::{json, refused};
 use crate::documents::section_holds;
 use serde_json::{Value, json as object};
 use std::fs;
@@ -262,6 +262,11 @@ fn what_is_exported_is_read_as_what_was_found() {
         assert_eq!(read["time_us"], found["after"]["time_us"], "{asked}");
         assert_eq!(found["pruned"]["kinds"].is_array(), kinds, "{asked}");
     }
+    refused(
+        &format!("search --from gpt2-xl --target 0.8x-latency {options} --export {out}"),
+        2,
+        &["`export` is gpt2-xl", "blocks of llama models alone"],
+    );
 }
 
 /// Scores come from a file, in either form.
@@ -284,6 +289,16 @@ fn scores_are_read_from_csv_and_from_json() {
     });
     assert_eq!(by_table, by_list);
     assert_eq!(by_table["scored"], true);
+    let semicolons = folder.path().join("semicolons.csv");
+    fs::write(&semicolons, "layer;part;choice;score\n0;mlp;7168;0.1\n").unwrap();
+    refused(
+        &format!(
+            "search --from llama-3-8b --target 0.8x-latency --scores {}",
+            semicolons.display()
+        ),
+        1,
+        &["separated by `;`, not by commas"],
+    );
     // The first layers matter least.
     let first = &by_table["layers"][0];
     assert_eq!(

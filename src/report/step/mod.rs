@@ -213,6 +213,22 @@ impl SharedWarning {
         all
     }
 
+    /// The warnings of a step.
+    pub(super) fn of(step: &StepEstimate) -> Vec<Self> {
+        let touched = |caveat: Caveat| {
+            if caveat.is_of_step() {
+                return 1.0;
+            }
+            if caveat == Caveat::Offload {
+                return step.lanes.offload / step.time;
+            }
+            let lines = step.lines.iter().filter(|line| line.each.caveats.contains(caveat));
+            let sum: f64 = lines.map(|line| line.time / step.time).sum();
+            sum.min(1.0)
+        };
+        Self::sorted(step.caveats.iter(), touched)
+    }
+
     /// The lines that people read, without those that would say 0.0 % of the time.
     pub(super) fn lines(all: &[Self]) -> impl Iterator<Item = (&'static str, String)> {
         let seen = all.iter().filter(|shared| shared.time_share >= 0.000_5);
@@ -418,18 +434,6 @@ impl StepReport {
         basis: Vec<Basis>,
     ) -> Result<Self> {
         let gpu = predictor.gpu();
-        let share = |line: &Line| line.time / step.time;
-        let touched = |caveat: Caveat| {
-            if caveat.is_of_step() {
-                return 1.0;
-            }
-            if caveat == Caveat::Offload {
-                return step.lanes.offload / step.time;
-            }
-            let lines = step.lines.iter();
-            let sum: f64 = lines.filter(|line| line.each.caveats.contains(caveat)).map(share).sum();
-            sum.min(1.0)
-        };
         let matrices = step.lines.iter();
         let matrices = matrices.filter(|line| KernelKind::of(&line.item.op).computes());
         let executed: f64 = matrices.map(|line| line.item.flops().flops()).sum();
@@ -487,7 +491,7 @@ impl StepReport {
             }),
             tier: step.main_tier(),
             tier_shares: step.tier_shares,
-            caveats: SharedWarning::sorted(step.caveats.iter(), touched),
+            caveats: SharedWarning::of(step),
             format_notes: architecture.stated.format_note(workload).iter().count(),
             notes: architecture
                 .notes(workload)
