@@ -221,8 +221,14 @@ impl Workload {
     }
 
     /// The same with so many draft tokens a step; fails where they cannot be, or what drafts is named and nothing is drafted.
-    pub fn speculating(self, tokens: Option<u64>, draft: Draft, acceptance: Option<Acceptance>) -> Result<Self> {
-        let named = (draft != Draft::default()).then(|| ("draft", draft.to_string()));
+    pub fn speculating(
+        self,
+        arch: &Architecture,
+        tokens: Option<u64>,
+        draft: Option<Draft>,
+        acceptance: Option<Acceptance>,
+    ) -> Result<Self> {
+        let named = draft.map(|draft| ("draft", draft.to_string()));
         let named = named.or_else(|| Some(("acceptance", acceptance?.to_string())));
         match (tokens, named) {
             (None, Some((field, value))) => fail(field, value, "nothing without speculate, the draft tokens"),
@@ -231,7 +237,10 @@ impl Workload {
             (Some(tokens), _) => Ok(Self {
                 seq: 1 + tokens,
                 speculate: tokens,
-                draft,
+                draft: draft.unwrap_or(match arch.moe {
+                    Some(_) => Draft::Mtp,
+                    None => Draft::Eagle,
+                }),
                 acceptance: acceptance.unwrap_or_default(),
                 ..self
             }),
@@ -271,7 +280,7 @@ mod tests {
 
     fn speculating(name: &str, batch: u64, tokens: u64, draft: Draft) -> (Architecture, Workload) {
         let arch = Preset::find(name).unwrap().architecture.clone();
-        let work = Workload::decode(batch, 4096).speculating(Some(tokens), draft, None);
+        let work = Workload::decode(batch, 4096).speculating(&arch, Some(tokens), Some(draft), None);
         (arch, work.unwrap())
     }
 
@@ -316,7 +325,7 @@ mod tests {
             let arch = &Preset::find(name).unwrap().architecture;
             let plain = Workload::decode(8, 64);
             let of = |work: Workload| memory_use(arch, &work, &Practice::default()).unwrap().kv_cache;
-            of(plain.speculating(Some(3), Draft::Mtp, None).unwrap()) / of(plain)
+            of(plain.speculating(arch, Some(3), Some(Draft::Mtp), None).unwrap()) / of(plain)
         };
         // The states of its 36 recurrent layers after each of four tokens.
         assert!((3.3..4.1).contains(&kept("qwen3-next-80b-a3b")) && kept("llama-3-8b") < 1.1);
@@ -338,7 +347,11 @@ mod tests {
         }
         let arch = &Preset::find("llama-3-8b").unwrap().architecture;
         let plain = Workload::decode(1, 4096);
-        let drafted = |acceptance| plain.speculating(Some(2), Draft::Ngram, acceptance).unwrap();
+        let drafted = |acceptance| {
+            plain
+                .speculating(arch, Some(2), Some(Draft::Ngram), acceptance)
+                .unwrap()
+        };
         let refused = lower(arch, &drafted(None)).unwrap_err();
         assert!(refused.to_string().contains("property of the text"), "{refused}");
         let step = lower(arch, &drafted(Acceptance::new(0.5))).unwrap();
@@ -351,7 +364,7 @@ mod tests {
         let arch = &Preset::find("llama-3-8b").unwrap().architecture;
         let refused = |work: Workload| lower(arch, &work).unwrap_err().to_string();
         let drafted = Workload::decode(1, 4096)
-            .speculating(Some(2), Draft::Mtp, None)
+            .speculating(arch, Some(2), None, None)
             .unwrap();
         assert!(
             refused(Workload {
@@ -363,10 +376,10 @@ mod tests {
         assert!(refused(Workload { pp: 2, ..drafted }).contains("0 with pipeline stages"));
         assert!(refused(Workload { seq: 1, ..drafted }).contains("1 in decode beside speculate"));
         let many = Workload::decode(1, 4096)
-            .speculating(Some(16), Draft::Mtp, None)
+            .speculating(arch, Some(16), None, None)
             .unwrap();
         assert!(refused(many).contains("0 to 15"));
-        let named = Workload::decode(1, 4096).speculating(None, Draft::Eagle, None);
+        let named = Workload::decode(1, 4096).speculating(arch, None, Some(Draft::Eagle), None);
         assert!(named.unwrap_err().to_string().contains("nothing without speculate"));
     }
 }

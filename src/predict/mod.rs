@@ -283,6 +283,8 @@ impl Predictor {
                         let faster = |a: Estimate, b: Estimate| if b.time < a.time { b } else { a };
                         let least = faster(estimate, folded);
                         estimate = if single.time > least.time { single } else { least };
+                        estimate.least = self.rates.least(op);
+                        estimate.time = estimate.time.max(estimate.least);
                     }
                     let estimate = match op {
                         Op::Attention(op)

@@ -279,11 +279,10 @@ pub struct PlanRequest {
     /// Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`, or the steps of EAGLE; 0 for none [default: 0].
     #[arg(long, value_name = "K")]
     pub speculate: Option<Size<0>>,
-    /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU.
-    #[arg(long, default_value_t)]
-    #[serde(default)]
-    #[schema(default = "mtp")]
-    pub draft: Draft,
+    /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU
+    /// [default: mtp of models with experts, else eagle].
+    #[arg(long)]
+    pub draft: Option<Draft>,
     /// Share of draft tokens that is kept, to a thousandth, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
     #[arg(long, value_name = "SHARE")]
     pub acceptance: Option<Acceptance>,
@@ -407,7 +406,7 @@ impl PlanRequest {
             router_load: self.router_load,
             ..base
         };
-        let workload = workload.speculating(speculate, self.draft, self.acceptance)?;
+        let workload = workload.speculating(arch, speculate, self.draft, self.acceptance)?;
         let largest = self.gpus.values().last().unwrap_or(1);
         let tokens = self.global_batch.map(|tokens| tokens.0);
         let global_batch = sequences(tokens, seq, largest)?;
@@ -614,6 +613,7 @@ mod tests {
         assert_eq!(long.unwrap().limits.unwrap().prompt, 1);
         let gpt2 = planned("gpt2", json!({"gpus": 8, "mode": "decode"})).unwrap();
         let limits = gpt2.limits.unwrap();
-        assert_eq!((limits.prompt, limits.output), (512, 512));
+        // The last step of a full cache adds its token: with 512 of both none could run.
+        assert_eq!((limits.prompt, limits.output), (512, 511));
     }
 }

@@ -108,9 +108,10 @@ pub struct WorkloadRequest {
     /// Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`, or the steps of EAGLE; 0 for none [default: 0].
     #[arg(long, value_name = "K")]
     pub speculate: Option<Size<0>>,
-    /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU.
-    #[arg(long, default_value_t)]
-    pub draft: Draft,
+    /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU
+    /// [default: mtp of models with experts, else eagle].
+    #[arg(long)]
+    pub draft: Option<Draft>,
     /// Share of draft tokens that is kept, to a thousandth, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].
     #[arg(long, value_name = "SHARE")]
     pub acceptance: Option<Acceptance>,
@@ -207,7 +208,7 @@ impl WorkloadRequest {
             base_dtype: self.base_dtype,
             ..Workload::train(1, 1)
         };
-        workload.speculating(speculate, self.draft, self.acceptance)
+        workload.speculating(architecture, speculate, self.draft, self.acceptance)
     }
 
     /// Whether this key belongs to the workload; error messages use it to name the place.

@@ -478,9 +478,9 @@ fn a_chunk_of_a_prompt_is_no_faster_than_its_share_of_it() {
 fn a_plan_names_the_drafts_and_the_cached_tokens_that_were_asked() {
     let drafts = "--gpus 8 --mode decode --speculate 3 --acceptance 0.5 --top 1";
     let text = data(&format!("plan llama-3-70b {drafts}"));
-    assert!(text.contains("3 drafts by mtp, 0.5 of them kept\n"), "{text}");
+    assert!(text.contains("3 drafts by eagle, 0.5 of them kept\n"), "{text}");
     let compared = data("compare llama-3-70b --gpu h200,h100 --gpus 8 --mode decode --speculate 2");
-    assert!(compared.contains("0.8 of them kept (assumed)"), "{compared}");
+    assert!(compared.contains("0.62 of them kept (assumed)"), "{compared}");
     let cached = "plan llama-3-8b --gpus 1 --mode prefill --seq 8192 --cached-tokens 7168 --top 1";
     assert!(data(cached).contains("8,192 tokens, 7,168 of a prompt cached"));
     assert_eq!(json(cached)["cached_tokens"], 7168);

@@ -187,6 +187,10 @@ fn options() -> impl Iterator<Item = Column> {
                     format!("a whole number from {} to {}", range.start(), range.end()),
                 )
             }
+            (Some("number"), _) => {
+                let allowed = format!("a number from {} to {}", part["minimum"], part["maximum"]);
+                (Kind::Real, allowed)
+            }
             // Operators have more formats than workloads.
             _ if name == "dtype" => (Kind::Text, Dtype::ELEMENT_NAMES.join(", ")),
             (_, Value::Array(names)) => {
@@ -263,7 +267,10 @@ impl Column {
             Content::Workload(_) => match written.options.get(&self.name)? {
                 Value::Bool(flag) => Cell::Flag(*flag),
                 Value::String(text) => Cell::Text(text),
-                count => Cell::Whole(count.as_i64()?),
+                number => match number.as_i64() {
+                    Some(count) => Cell::Whole(count),
+                    None => Cell::Real(number.as_f64()?),
+                },
             },
             Content::Measure => Cell::Text(run.measure.name()),
             Content::Text { get, .. } => Cell::Text(get(run).filter(|text| !text.is_empty())?),
@@ -283,7 +290,8 @@ impl Column {
                         let range = range(&self.name);
                         Value::from(text.parse().ok().filter(|count| range.contains(count))?)
                     }
-                    Kind::Text | Kind::Real => Value::from(text),
+                    Kind::Real => Value::from(text.parse::<f64>().ok()?),
+                    Kind::Text => Value::from(text),
                 };
                 let mut options = serde_json::to_value(run.workload).ok()?;
                 options[&self.name] = value;

@@ -1,7 +1,9 @@
 //! Runs of our own schema: written, read back and refused.
 
 use super::runs::{counts, numbers, read, texts};
-use crate::arch::{Architecture, BaseDtype, Loss, Offload, Optimizer, Preset, Recipe, Recompute, Targets, Workload};
+use crate::arch::{
+    Acceptance, Architecture, BaseDtype, Loss, Offload, Optimizer, Preset, Recipe, Recompute, Targets, Workload,
+};
 use crate::dataset::losses::read_losses;
 use crate::dataset::runs::{Measure, Publisher, Run, Serving, columns_markdown, read_runs, read_runs_of, write_runs};
 use crate::gpu::{Gpu, GpuCatalog};
@@ -58,7 +60,14 @@ fn own_runs() -> Vec<Run> {
                 output: 180,
             }),
             configuration: "the same server".to_owned(),
-            ..step(gpu("h100"), llama.clone(), Workload::decode(16, 990), 0.02)
+            ..step(
+                gpu("h100"),
+                llama.clone(),
+                Workload::decode(16, 990)
+                    .speculating(&llama, Some(3), None, Acceptance::new(0.85))
+                    .unwrap(),
+                0.02,
+            )
         },
     ]
 }
