@@ -86,7 +86,6 @@ class CheckReport(Report):
     together: _FixKeys | None
 
 class CompareReport(Report):
-    """The best plan of a model on each of several GPUs."""
     model: str
     parameters: int
     mode: Literal["train", "prefill", "decode"]
@@ -96,6 +95,8 @@ class CompareReport(Report):
     global_batch: int | None
     format: str
     adapters: str | None
+    cached_tokens: int | None
+    drafts: str | None
     gpus: int
     compared: list[_ComparedKeys]
 
@@ -149,15 +150,13 @@ class OperatorReport(Report):
     bound: Literal["compute", "memory", "launch"]
     bound_by: Literal["alignment", "waves", "compute", "memory", "launch"] | None
     bound_detail: str | None
-    faster: list[_FasterKeys] | None
+    faster: list[_Faster] | None
     waves: _WaveCount | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[_Warning]
     notes: list[str] | None
 
 class PlanReport(Report):
-    """The best layouts of a model for each number of GPUs."""
-    gpu: str
     model: str
     parameters: int
     mode: Literal["train", "prefill", "decode"]
@@ -167,6 +166,9 @@ class PlanReport(Report):
     global_batch: int | None
     format: str
     adapters: str | None
+    cached_tokens: int | None
+    drafts: str | None
+    gpu: str
     framework: _FrameworkKeys
     capacity_bytes: float
     order: _Order | None
@@ -176,6 +178,30 @@ class PlanReport(Report):
 class PresetsReport(Report):
     """Every preset."""
     presets: list[_PresetLine]
+
+class PruneReport(Report):
+    """What a model loses to meet targets."""
+    gpu: str
+    model: _ArchitectureShape
+    pruned: _ArchitectureShape
+    workload: _Workload
+    framework: _FrameworkKeys
+    basis: list[_Basis]
+    choice: Literal["blocks", "uniform"]
+    targets: list[_TargetKeys]
+    scored: bool
+    damage: float
+    damage_bound: float
+    summed_time_us: float | None
+    layers: list[_LayersKeys]
+    before: _PrunedStep
+    after: _PrunedStep
+    changes: list[_PrunedChange]
+    tier: Literal["measured", "learned", "transferred", "roofline"]
+    tier_shares: Mapping[str, float]
+    caveats: list[_SharedWarning]
+    notes: list[str]
+    config: Mapping[str, Any] | None
 
 class SearchReport(Report):
     """Recommended shapes."""
@@ -209,7 +235,8 @@ class StepReport(Report):
     time_us: float
     low_us: float
     high_us: float
-    tokens: int
+    tokens: float
+    speculation: _SpeculationKeys | None
     tokens_per_s: float
     tokens_per_s_low: float
     tokens_per_s_high: float
@@ -248,10 +275,10 @@ class SweepReport(Report):
     points: list[_SweepPoint]
     drops_above: float
     drops_of: str
-    drops: list[_DropKeys]
+    drops: list[_Drop]
     waves: list[_WavesKeys]
     measured: list[_MeasuredKeys]
-    measured_drops: list[_DropKeys]
+    measured_drops: list[_Drop]
     skipped: list[_SkippedKeys]
     caveats: list[_Warning]
 
@@ -280,14 +307,13 @@ class _ArchitectureShape(Record):
     kinds: list[_LayerKind] | None
 
 class _BaselineKeys(Record):
-    """The model that gains are reported against, under the same workload."""
-    shape: _ArchitectureShape
     tokens_per_s: float
     tokens_per_s_low: float
     tokens_per_s_high: float
     tokens_per_s_per_gpu: float
     mfu: float
     memory_bytes: float
+    shape: _ArchitectureShape
     fits: bool
     stands_in: bool | None
 
@@ -310,8 +336,8 @@ class _BestKeys(Record):
     loss: _LossDifference
     format_loss: _LossDifference | None
 
-class _ChangeKeys(Record):
-    """One changed dimension."""
+class _Change(Record):
+    """One dimension that a fix changes."""
     dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "window_layers", "kv_lora_rank", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
     to: int
 
@@ -335,7 +361,8 @@ class _ComputeOptimal(Record):
     cost_over_best: float
     even_at_tokens: float | None
 
-class _DropKeys(Record):
+class _Drop(Record):
+    """A fall of the rate."""
     value: int
     depth: float
 
@@ -347,20 +374,10 @@ class _ElsewhereKeys(Record):
     best: _BestKeys | None
     refused: str | None
 
-class _ErrorKeys(Record):
-    """Errors of one group of held-out shapes, as fractions."""
-    group: str
-    n: int
-    median_ape: float
-    mean_ape: float
-    p90_ape: float
-    coverage_90: float
-    interval_half_width_median: float
-
-class _FasterKeys(Record):
+class _Faster(Record):
     """A near operator that is predicted faster."""
     limit: Literal["alignment", "waves", "compute", "memory", "launch"]
-    changes: list[_ResizeKeys]
+    changes: list[_Resize]
     time_us: float
     factor: float
     rate_factor: float
@@ -385,6 +402,7 @@ class _FitGroup(Record):
     generation: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4", "xe2", "other"]
     hybrid: bool | None
     adapters: bool | None
+    drafts: bool | None
     gpus: list[str]
     formats: list[str]
     longest_tokens: int
@@ -398,7 +416,7 @@ class _FitGroup(Record):
 
 class _FixKeys(Record):
     """Another shape."""
-    changes: list[_ChangeKeys]
+    changes: list[_Change]
     architecture: _ArchitectureShape
     workload: _Workload
     parameter_change_fraction: float
@@ -457,6 +475,16 @@ class _GraphLine(Record):
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[_Warning]
 
+class _GroupErrors(Record):
+    """Errors of one group of held-out rows, as fractions."""
+    group: str
+    n: int
+    median_ape: float
+    mean_ape: float
+    p90_ape: float
+    coverage_90: float
+    interval_half_width_median: float
+
 class _LaneKeys(Record):
     """The time of one lane and its share of the step."""
     time_us: float
@@ -487,6 +515,18 @@ class _LayerKind(Record):
     sinks: bool | None
     d_ff: int | None
     experts: bool | None
+
+class _LayersKeys(Record):
+    layers: int | None
+    heads: int | None
+    kv_heads: int | None
+    head_dim: int | None
+    window: int | None
+    key_values: str | None
+    sinks: bool | None
+    d_ff: int | None
+    experts: bool | None
+    first: int
 
 class _LayoutKeys(Record):
     """A layout with its prediction."""
@@ -549,24 +589,24 @@ class _MethodKeys(Record):
     lattice_shapes: int
     evaluations: int
     refused: int
-    stopped: str
+    stopped: Literal["exhausted", "iterations", "interrupted"]
 
 class _ModelLine(Record):
     """What one model answers for."""
     name: str
     gpu: str
     stack: str
-    family: str
+    family: Literal["gemm", "prefill", "bidirectional", "prefill_backward", "decode", "memory", "collective", "experts", "latent_prefill", "absorbed_prefill", "latent_decode", "linear_prefill", "linear_decode", "indexed_prefill", "indexed_decode"]
     dtype: str
     rows: int
     median_ape: float | None
-    held_out: list[_ErrorKeys]
+    held_out: list[_GroupErrors]
     sources: list[_SourceKeys]
     size_bytes: int
 
 class _Moved(Record):
     """A constant before and after the fit."""
-    name: str
+    name: Literal["gemm", "gemm_fp8", "rowwise_over_tensorwise", "nvfp4", "mxfp8_over_fp8", "attention", "attention_backward", "linear_attention", "memory", "launch", "quantize", "cast_us", "accumulate", "experts", "experts_fp8", "nvfp4_experts", "integer_experts", "permute", "biased_activation", "moe_path", "moe_layer_us", "expert_launch_us", "exposed_tp", "exposed_cp", "exposed_pp", "exposed_dp", "exposed_fsdp", "exposed_ep", "exposed_ep_network", "collective_us", "collective_growth", "collective_node_us", "host_us", "layer_us", "prefill_layer_us", "sequence_us", "step_ms", "host_step_ms", "growth_per_doubling", "other_prefills", "queueing", "queueing_growth", "first_token_steps", "first_token_ms", "first_token"]
     before: float
     value: float
     sd: float
@@ -578,17 +618,16 @@ class _OffloadKeys(Record):
     host_memory_bandwidth_bytes_per_s: float
 
 class _OperatorRuleKeys(Record):
-    """What one rule says."""
-    id: str
     verdict: str
-    severity: str | None
+    severity: Literal["hard", "advice"] | None
     detail: str
     value: float | None
     wanted: str | None
+    id: str
     demand: str
     reason: str
     source: str
-    fix: _FasterKeys | None
+    fix: _Faster | None
 
 class _Order(Record):
     """Errors of predicted ratios between measured layouts of one model, GPU and number of GPUs."""
@@ -599,7 +638,7 @@ class _Order(Record):
 
 class _OutsideKeys(Record):
     """A bound that a relaxed search let a shape leave."""
-    bound: str
+    bound: Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]
     value: float
     usual: list[float]
 
@@ -641,6 +680,25 @@ class _PresetLine(Record):
     aliases: list[str]
     source: str
 
+class _PrunedChange(Record):
+    """Equal changes of layers, and what they save together."""
+    change: str
+    layers: int
+    saved_time_us: float
+    saved_memory_bytes: float
+    removed_parameters: float
+    damage: float
+
+class _PrunedStep(Record):
+    """A step and what it takes."""
+    parameters: int
+    time_us: float
+    low_us: float
+    high_us: float
+    tokens_per_s: float
+    memory_bytes: float
+    fits: bool
+
 class _RangeKeys(Record):
     start: int
     end: int
@@ -656,7 +714,7 @@ class _RemedyKeys(Record):
 class _RequestKeys(Record):
     """What was asked for."""
     parameters: int
-    count: str
+    count: Literal["total", "non-embedding", "active"]
     tolerance: float
     active_parameters: int | None
     vocab: int
@@ -665,13 +723,13 @@ class _RequestKeys(Record):
     budget_gpu_hours: float | None
     serve: _ServedLife | None
     target_loss_nats: float | None
-    relaxed: list[str]
+    relaxed: list[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]]
     free: Mapping[str, list[int]]
     free_attention: list[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None
     kv_group: int | None
 
-class _ResizeKeys(Record):
-    """One size that is different."""
+class _Resize(Record):
+    """One size that a near operator changes."""
     size: str
     to: int
 
@@ -689,14 +747,13 @@ class _RoleGain(Record):
     time_change: float
 
 class _RuleKeys(Record):
-    """What one rule says."""
-    id: str
-    title: str
     verdict: str
-    severity: str | None
+    severity: Literal["hard", "advice"] | None
     detail: str
     value: float | None
     wanted: str | None
+    id: str
+    title: str
     demand: str
     reason: str
     source: str
@@ -713,6 +770,13 @@ class _RunKeys(Record):
     days_high: float
     gpu_hours: float
     usd: float | None
+
+class _Score(Record):
+    """The damage of one block in place of what the model has."""
+    layer: int
+    part: Literal["attention", "mlp"]
+    choice: int
+    score: float
 
 class _SearchOutcome(Record):
     """What a shape reaches under an objective that is a loss or a time."""
@@ -758,19 +822,18 @@ class _Shape(Record):
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
 
 class _ShapeKeys(Record):
-    """One recommended shape."""
-    rank: int
-    tie_group: int
-    shape: _ArchitectureShape
-    counted_parameters: int
-    parameters_miss: float
-    layout: _Workload | None
     tokens_per_s: float
     tokens_per_s_low: float
     tokens_per_s_high: float
     tokens_per_s_per_gpu: float
     mfu: float
     memory_bytes: float
+    rank: int
+    tie_group: int
+    shape: _ArchitectureShape
+    counted_parameters: int
+    parameters_miss: float
+    layout: _Workload | None
     gain: float | None
     gpu_time_to_equal_loss: float | None
     cost: float
@@ -788,7 +851,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]
     text: str
     time_share: float
 
@@ -819,9 +882,13 @@ class _SourceKeys(Record):
     licence: str
     rows: int
 
-class _StartKeys(Record):
-    value: int
-    waves: int
+class _SpeculationKeys(Record):
+    """What drafts of tokens bring and take."""
+    acceptance: float
+    is_assumed: bool
+    tokens_per_step: float
+    time_per_token_us: float
+    draft_share: float
 
 class _StepKeys(Record):
     """A predicted step in short."""
@@ -838,7 +905,7 @@ class _StepLine(Record):
     """One operator of the step."""
     label: str
     role: str
-    phase: Literal["forward", "recompute", "grad_input", "grad_weight", "backward", "update"]
+    phase: Literal["forward", "recompute", "grad_input", "grad_weight", "backward", "draft", "update"]
     op: _Shape
     count: int
     each_us: float
@@ -851,7 +918,7 @@ class _StepLine(Record):
     bytes: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -872,7 +939,13 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]]
+
+class _TargetKeys(Record):
+    """A target and what is reached of it."""
+    measure: Literal["latency", "memory", "throughput"]
+    ratio: float
+    reached_ratio: float
 
 class _TrainingStepKeys(Record):
     """A training step."""
@@ -896,8 +969,13 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "adapters_on_ada"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]
     text: str
+
+class _Wave(Record):
+    """A new wave."""
+    value: int
+    waves: int
 
 class _WaveCount(Record):
     """How a GEMM fills the GPU in tiles of 128 x 256."""
@@ -912,7 +990,7 @@ class _WavesKeys(Record):
     tile: str
     correlation: float | None
     explains: bool
-    starts: list[_StartKeys]
+    starts: list[_Wave]
     block_starts: list[int]
 
 class _Workload(Record):
@@ -944,6 +1022,9 @@ class _Workload(Record):
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None
     autocast: bool | None
     kv_cache_dtype: Literal["auto", "fp8"] | None
+    speculate: int | None
+    draft: Literal["mtp", "eagle", "ngram"] | None
+    acceptance: float | None
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None
     lora: int | None
     lora_targets: str | None
@@ -1285,6 +1366,9 @@ class Model:
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        speculate: int | None = None,
+        draft: Literal["mtp", "eagle", "ngram"] | None = None,
+        acceptance: float | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         lora: int | None = None,
         lora_targets: str | None = None,
@@ -1345,6 +1429,12 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+            or the steps of EAGLE; 0 for none [default: 0].
+        draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+            [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
         lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
@@ -1406,6 +1496,9 @@ class Model:
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        speculate: int | None = None,
+        draft: Literal["mtp", "eagle", "ngram"] | None = None,
+        acceptance: float | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         lora: int | None = None,
         lora_targets: str | None = None,
@@ -1463,6 +1556,12 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+            or the steps of EAGLE; 0 for none [default: 0].
+        draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+            [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
         lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
@@ -1524,6 +1623,9 @@ class Model:
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        speculate: int | str | None = None,
+        draft: Literal["mtp", "eagle", "ngram"] | None = None,
+        acceptance: float | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         lora: int | str | None = None,
         lora_targets: str | None = None,
@@ -1581,6 +1683,12 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+            or the steps of EAGLE; 0 for none [default: 0].
+        draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+            [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
         lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
@@ -1613,6 +1721,7 @@ class Model:
         mode: Literal["train", "prefill", "decode"] | None = None,
         global_batch: float | str | None = None,
         seq: int | None = None,
+        cached_tokens: int | None = None,
         output: int | None = None,
         concurrency: int | None = None,
         ttft_ms: float | None = None,
@@ -1630,6 +1739,9 @@ class Model:
         lora_targets: str | None = None,
         base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        speculate: int | None = None,
+        draft: Literal["mtp", "eagle", "ngram"] | None = None,
+        acceptance: float | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
@@ -1660,6 +1772,8 @@ class Model:
             whole number of sequences a GPU].
         seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
             holds].
+        cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
+            that the prompt pass computes the others alone [default: 0].
         output: Tokens that a request generates [default: 512].
         concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
             most within the limits].
@@ -1687,6 +1801,12 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         kv_cache_dtype: Number format of cached keys and values.
+        speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+            or the steps of EAGLE; 0 for none [default: 0].
+        draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+            [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
         tp: Fix the number of tensor-parallel ranks.
@@ -1729,6 +1849,7 @@ class Model:
         mode: Literal["train", "prefill", "decode"] | None = None,
         global_batch: float | str | None = None,
         seq: int | None = None,
+        cached_tokens: int | None = None,
         output: int | None = None,
         concurrency: int | None = None,
         ttft_ms: float | None = None,
@@ -1746,6 +1867,9 @@ class Model:
         lora_targets: str | None = None,
         base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        speculate: int | None = None,
+        draft: Literal["mtp", "eagle", "ngram"] | None = None,
+        acceptance: float | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         tp: int | None = None,
         cp: int | None = None,
@@ -1776,6 +1900,8 @@ class Model:
             whole number of sequences a GPU].
         seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
             holds].
+        cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
+            that the prompt pass computes the others alone [default: 0].
         output: Tokens that a request generates [default: 512].
         concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
             most within the limits].
@@ -1803,6 +1929,12 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         kv_cache_dtype: Number format of cached keys and values.
+        speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+            or the steps of EAGLE; 0 for none [default: 0].
+        draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+            [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
         tp: Fix the number of tensor-parallel ranks.
@@ -1913,6 +2045,9 @@ class Model:
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
         kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        speculate: int | None = None,
+        draft: Literal["mtp", "eagle", "ngram"] | None = None,
+        acceptance: float | None = None,
         router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
         lora: int | None = None,
         lora_targets: str | None = None,
@@ -2034,6 +2169,12 @@ class Model:
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
         kv_cache_dtype: Number format of cached keys and values.
+        speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+            or the steps of EAGLE; 0 for none [default: 0].
+        draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+            [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
             busy experts are replicated (EPLB).
         lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
@@ -2135,6 +2276,9 @@ def search(
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    speculate: int | None = None,
+    draft: Literal["mtp", "eagle", "ngram"] | None = None,
+    acceptance: float | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     lora: int | None = None,
     lora_targets: str | None = None,
@@ -2259,6 +2403,143 @@ def search(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+        or the steps of EAGLE; 0 for none [default: 0].
+    draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+    acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+        [default: 0.8 of MTP layers, 0.62 of EAGLE].
+    router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
+        busy experts are replicated (EPLB).
+    lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
+    lora_targets: Linear maps with adapters: all-linear, attention, mlp, or a list such as q,v
+        (PEFT's `target_modules`).
+    base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
+        bitsandbytes, int4 as GPTQ and AWQ store them.
+    gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
+        of another; a trained model may name its own [default: h200].
+    model: A built-in model by name, on the command line also the path of a trained one [default:
+        the model of the GPU].
+    framework: What runs whole steps: a built-in framework, on the command line also the path of a
+        calibrated one; kernels is the plain sum, unknown or unknown-server holds whichever it is
+        [default: megatron in training, vllm in serving]. It also says whose kernel a single
+        operator is, if it is given.
+    enforce_eager: The server launches every kernel from the host instead of replaying CUDA graphs
+        (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
+    network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
+        of the GPU's usual server].
+    host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
+        [default: that of the GPU's usual server].
+    any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
+        that answers alone. A step has the wider one of its framework and its operators, a planned
+        engine that of its framework.
+    """
+
+def search_from(
+    from_: str | Mapping[str, Any],
+    target: str | Sequence[str],
+    *,
+    choice: Literal["blocks", "uniform"] | None = None,
+    scores: Sequence[_Score] | None = None,
+    export: bool | None = None,
+    mode: Literal["train", "prefill", "decode"] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    context: int | None = None,
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"] | None = None,
+    recipe: Literal["tensorwise", "rowwise", "mxfp8", "fp8_block", "nvfp4", "int8", "w8a16", "w4a16", "sparse_2_4"] | None = None,
+    tp: int | None = None,
+    cp: int | None = None,
+    ep: int | None = None,
+    expert_tp: int | None = None,
+    pp: int | None = None,
+    vp: int | None = None,
+    dp: int | None = None,
+    zero: int | None = None,
+    recompute: Literal["none", "selective", "pointwise", "latent-up", "mlp", "operators", "full"] | None = None,
+    recompute_layers: int | None = None,
+    attention: Literal["flash", "unfused"] | None = None,
+    sequence_parallel: bool | None = None,
+    microbatches: int | None = None,
+    offload: Literal["none", "optimizer", "activations", "all"] | None = None,
+    optimizer_states: Literal["fp32", "bf16"] | None = None,
+    optimizer: Literal["adamw", "adamw8bit", "paged_adamw", "paged_adamw8bit", "lion", "muon", "adafactor", "sgd"] | None = None,
+    optimizer_in_backward: bool | None = None,
+    gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
+    loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
+    autocast: bool | None = None,
+    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    speculate: int | None = None,
+    draft: Literal["mtp", "eagle", "ngram"] | None = None,
+    acceptance: float | None = None,
+    router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
+    lora: int | None = None,
+    lora_targets: str | None = None,
+    base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
+    gpu: str | None = None,
+    model: str | None = None,
+    framework: str | Mapping[str, Any] | None = None,
+    enforce_eager: bool | None = None,
+    network_gbit_per_s: float | None = None,
+    host_gbyte_per_s: float | None = None,
+    any_stack: bool | None = None,
+) -> PruneReport:
+    """What a model loses to meet targets such as "0.6x-latency" or ["0.6x-latency", "0.5x-memory"].
+
+    from_: The model that loses parts of its layers, in place of a search for a new one: a preset or
+        a config.json.
+    target: What the step of --from becomes: a multiple of its latency, its memory or its throughput
+        with the same batch, such as 0.6x-latency; of several all are met.
+    choice: What --from may lose: attention, key/value heads and MLP width of each layer by itself,
+        or the same width of all layers, and whole ones.
+    scores: The damage of each block in place of that of the model; blocks without a score are not
+        chosen [default: the share of all parameters that its part has, times the square of the
+        share of the part that goes].
+    export: Answer with the config.json of what is left, too: of blocks for llama models alone (as
+        Nemotron-NAS).
+    mode: Training step, prefill of prompts, or decoding of one token a sequence.
+    batch: Sequences per micro-batch [default: 4 in training, 1 in prefill, 8 in decode].
+    seq: Tokens per sequence; in decode the cached ones, as context [default: 4096, or what the
+        position table holds].
+    context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
+        else 0].
+    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
+        when serving a quantized checkpoint, as that is stored].
+    recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
+        served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
+        checkpoint, as that is stored].
+    tp: Tensor-parallel ranks.
+    cp: Context-parallel ranks, which share every sequence.
+    ep: Expert-parallel ranks, which hold different routed experts.
+    expert_tp: Tensor-parallel ranks of one routed expert; 0 means tp [default: 0].
+    pp: Pipeline stages.
+    vp: Virtual pipeline stages a GPU, which interleave.
+    dp: Data-parallel replicas.
+    zero: ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also weights.
+    recompute: What the backward pass recomputes.
+    recompute_layers: Layers of a stage that recompute; 0 means all [default: 0].
+    attention: Fused or unfused attention.
+    sequence_parallel: Shard norms and residual adds over the tensor-parallel ranks too.
+    microbatches: Micro-batches per step: they fill the pipeline and accumulate gradients.
+    offload: What training keeps in host memory: optimizer states, with Adam on the CPU,
+        activations, or both.
+    optimizer_states: Number format of what Adam keeps: fp32 moments and master weights, or bf16
+        moments alone.
+    optimizer: What updates the weights.
+    optimizer_in_backward: Update each weight as soon as its gradient is computed, which is freed
+        then (LOMO, torchtune's `optimizer_in_bwd`).
+    gradient_dtype: Number format of accumulated gradients; `auto` is that of the framework, fp32 in
+        Megatron.
+    loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
+    autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
+        use them.
+    kv_cache_dtype: Number format of cached keys and values.
+    speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+        or the steps of EAGLE; 0 for none [default: 0].
+    draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+    acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+        [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
     lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
@@ -2321,6 +2602,9 @@ def check(
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    speculate: int | None = None,
+    draft: Literal["mtp", "eagle", "ngram"] | None = None,
+    acceptance: float | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     lora: int | None = None,
     lora_targets: str | None = None,
@@ -2378,6 +2662,12 @@ def check(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+        or the steps of EAGLE; 0 for none [default: 0].
+    draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+    acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+        [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
     lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
@@ -2411,6 +2701,7 @@ def plan(
     mode: Literal["train", "prefill", "decode"] | None = None,
     global_batch: float | str | None = None,
     seq: int | None = None,
+    cached_tokens: int | None = None,
     output: int | None = None,
     concurrency: int | None = None,
     ttft_ms: float | None = None,
@@ -2428,6 +2719,9 @@ def plan(
     lora_targets: str | None = None,
     base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    speculate: int | None = None,
+    draft: Literal["mtp", "eagle", "ngram"] | None = None,
+    acceptance: float | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
@@ -2458,6 +2752,8 @@ def plan(
         whole number of sequences a GPU].
     seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
         holds].
+    cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
+        that the prompt pass computes the others alone [default: 0].
     output: Tokens that a request generates [default: 512].
     concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
         most within the limits].
@@ -2485,6 +2781,12 @@ def plan(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     kv_cache_dtype: Number format of cached keys and values.
+    speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+        or the steps of EAGLE; 0 for none [default: 0].
+    draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+    acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+        [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
     tp: Fix the number of tensor-parallel ranks.
@@ -2528,6 +2830,7 @@ def compare(
     mode: Literal["train", "prefill", "decode"] | None = None,
     global_batch: float | str | None = None,
     seq: int | None = None,
+    cached_tokens: int | None = None,
     output: int | None = None,
     concurrency: int | None = None,
     ttft_ms: float | None = None,
@@ -2545,6 +2848,9 @@ def compare(
     lora_targets: str | None = None,
     base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    speculate: int | None = None,
+    draft: Literal["mtp", "eagle", "ngram"] | None = None,
+    acceptance: float | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     tp: int | None = None,
     cp: int | None = None,
@@ -2575,6 +2881,8 @@ def compare(
         whole number of sequences a GPU].
     seq: Tokens per sequence; of a prompt when serving [default: 4096 or what the position table
         holds].
+    cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
+        that the prompt pass computes the others alone [default: 0].
     output: Tokens that a request generates [default: 512].
     concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
         most within the limits].
@@ -2602,6 +2910,12 @@ def compare(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     kv_cache_dtype: Number format of cached keys and values.
+    speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+        or the steps of EAGLE; 0 for none [default: 0].
+    draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+    acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+        [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
     tp: Fix the number of tensor-parallel ranks.
@@ -2779,6 +3093,9 @@ def sweep(
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
     kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    speculate: int | str | None = None,
+    draft: Literal["mtp", "eagle", "ngram"] | None = None,
+    acceptance: float | None = None,
     router_load: Literal["even", "power_law_1.01", "power_law_1.2"] | None = None,
     lora: int | str | None = None,
     lora_targets: str | None = None,
@@ -2836,6 +3153,12 @@ def sweep(
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
     kv_cache_dtype: Number format of cached keys and values.
+    speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
+        or the steps of EAGLE; 0 for none [default: 0].
+    draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
+        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+    acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
+        [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
         busy experts are replicated (EPLB).
     lora: Rank of LoRA adapters, which are trained in place of the weights; 0 for none [default: 0].
