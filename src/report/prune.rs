@@ -65,7 +65,9 @@ struct TargetKeys {
 struct LayersKeys {
     /// The first, counted from 0 in the model that they come from; of layers that are alike, in what is left.
     first: u64,
+    /// With the keys of a kind of layers.
     #[serde(flatten)]
+    #[schema(value_type = HashMap<String, serde_json::Value>)]
     kept: LayerKind,
 }
 

@@ -12,6 +12,7 @@ use crate::request::workload::{USUAL_SEQUENCE, format};
 use crate::request::written::{Confidence, MemoryShare, Milliseconds, Top, Written, ZeroStage, written};
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
+use serde_json::Value;
 use std::fmt;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
@@ -72,6 +73,16 @@ impl Written for Tokens {
     fn read(text: &str) -> Option<Self> {
         let tokens = number::with_unit(text, &number::DECIMAL)?.round();
         (1.0..=1e18).contains(&tokens).then_some(Self(tokens))
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        match value {
+            // One more than that is the same real number.
+            Value::Number(number) if number.as_u64().is_some_and(|tokens| tokens > 10_u64.pow(18)) => None,
+            Value::Number(number) => Self::read(&number.to_string()),
+            Value::String(text) => Self::read(text),
+            _ => None,
+        }
     }
 
     fn described() -> RefOr<Schema> {

@@ -225,7 +225,7 @@ struct ShapeKeys {
     parameters_miss: f64,
     /// The dimensions of the workload that a search may vary.
     #[serde(flatten)]
-    #[schema(value_type = HashMap<String, u64>)]
+    #[schema(value_type = HashMap<String, serde_json::Value>)]
     workload: BTreeMap<Dimension, u64>,
     /// The layout that it is predicted under, where layouts are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -283,7 +283,7 @@ struct PointKeys {
     shape: ArchitectureShape,
     /// The dimensions of the workload that a search may vary.
     #[serde(flatten)]
-    #[schema(value_type = HashMap<String, u64>)]
+    #[schema(value_type = HashMap<String, serde_json::Value>)]
     workload: BTreeMap<Dimension, u64>,
     /// The layout that it is predicted under, where layouts are planned.
     #[serde(skip_serializing_if = "Option::is_none")]
