@@ -517,15 +517,7 @@ class _LayerKind(Record):
     experts: bool | None
 
 class _LayersKeys(Record):
-    layers: int | None
-    heads: int | None
-    kv_heads: int | None
-    head_dim: int | None
-    window: int | None
-    key_values: str | None
-    sinks: bool | None
-    d_ff: int | None
-    experts: bool | None
+    """Layers in a row that keep the same."""
     first: int
 
 class _LayoutKeys(Record):
