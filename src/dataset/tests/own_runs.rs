@@ -64,7 +64,7 @@ fn own_runs() -> Vec<Run> {
                 gpu("h100"),
                 llama.clone(),
                 Workload::decode(16, 990)
-                    .speculating(&llama, Some(3), None, Acceptance::new(0.85))
+                    .speculating(llama, Some(3), None, Acceptance::new(0.85))
                     .unwrap(),
                 0.02,
             )
