@@ -275,16 +275,9 @@ impl Predictor {
                 let answers = answers.map(|(op, (plan, from_cache))| {
                     let mut estimate = self.conclude(op, plan, kernels.memory, batch);
                     if let Some(from_cache) = from_cache.filter(|_| estimate.tier != Tier::Measured) {
-                        let [mut folded, single, prompt] =
+                        let from_cache =
                             from_cache.map(|(op, plan)| (op, self.conclude(&op, plan, kernels.memory, batch)));
-                        let share = op.flops() / prompt.0.flops();
-                        folded.1.time = folded.1.time.max(prompt.1.time * share);
-                        let [folded, single] = [folded.1, single.1];
-                        let faster = |a: Estimate, b: Estimate| if b.time < a.time { b } else { a };
-                        let least = faster(estimate, folded);
-                        estimate = if single.time > least.time { single } else { least };
-                        estimate.least = self.rates.least(op);
-                        estimate.time = estimate.time.max(estimate.least);
+                        estimate = self.against_cache(op, estimate, from_cache);
                     }
                     let estimate = match op {
                         Op::Attention(op)
@@ -378,7 +371,7 @@ impl Predictor {
 
     /// Queues what else may answer for queries against a longer cache, which no table of prompts holds: the decoding step that does
     /// the same; that of one query, than which none is faster; and the prompt as long as the cache, whose rate none exceeds.
-    fn plans_from_cache(&self, op: &Op, engine: Option<Engine>, batch: &mut Batch) -> Option<[(Op, Plan); 3]> {
+    fn plans_from_cache(&self, op: &Op, engine: Option<Engine>, batch: &mut Batch) -> Option<Box<[(Op, Plan); 3]>> {
         let Op::Attention(whole) = op else { return None };
         let (folded, times) = whole.folded()?;
         let single = Attention { seq_q: 1, ..*whole };
@@ -386,7 +379,7 @@ impl Predictor {
             seq_q: whole.seq_kv,
             ..*whole
         };
-        Some([(folded, times), (single, 1.0), (prompt, 1.0)].map(|(op, times)| {
+        let plans = [(folded, times), (single, 1.0), (prompt, 1.0)].map(|(op, times)| {
             let op = Op::Attention(op);
             let mut plan = self.plan(&op, engine, batch);
             if let Plan::Learned { caveats, carried, .. } = &mut plan {
@@ -394,7 +387,27 @@ impl Predictor {
                 carried.factor *= times;
             }
             (op, plan)
-        }))
+        });
+        // Few operators have them, and all make room for them.
+        Some(Box::new(plans))
+    }
+
+    /// The answer for queries against a longer cache, from that of the nets of prompts and those of
+    /// [`Predictor::plans_from_cache`], in their order.
+    fn against_cache(&self, op: &Op, whole: Estimate, from_cache: [(Op, Estimate); 3]) -> Estimate {
+        let [(_, folded), (_, single), (prompt_op, prompt)] = from_cache;
+        let folded = Estimate {
+            time: folded.time.max(prompt.time * (op.flops() / prompt_op.flops())),
+            ..folded
+        };
+        let faster = if folded.time < whole.time { folded } else { whole };
+        let answer = if single.time > faster.time { single } else { faster };
+        let least = self.rates.least(op);
+        Estimate {
+            time: answer.time.max(least),
+            least,
+            ..answer
+        }
     }
 
     fn outcome(&self, asked: &Asked, batch: &Batch) -> Outcome {

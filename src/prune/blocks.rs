@@ -1,7 +1,7 @@
 //! What each layer keeps of its attention and of its MLP.
 
 use super::knapsack::{Item, solve};
-use super::{Change, Cost, Costs, Found, Limits, Part, Query, Score, damage};
+use super::{Change, Cost, Costs, Found, Limits, Part, Query, Score, TILE, damage};
 use crate::arch::{Architecture, LayerKind, attention_weights, layers_json};
 use crate::error::{Error, Result};
 use std::collections::btree_map::Entry;
@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Eighths of its width that an MLP may keep.
 const EIGHTHS: [u64; 6] = [7, 6, 5, 4, 2, 1];
 
-/// Widths are whole tiles, on each tensor-parallel rank, and of those that Nemotron-NAS can have.
-const TILE: u64 = 128;
+/// Widths are among those that Nemotron-NAS can have.
 const LEAST_WIDTH: u64 = 256;
 
 /// Of equal layers those change first that are nearest to this share of the depth, where Nemotron-51B and 49B lost most; by how

@@ -215,6 +215,9 @@ impl Costs<'_> {
     }
 }
 
+/// Widths that are left are multiples of this, on each tensor-parallel rank.
+const TILE: u64 = 128;
+
 /// Ratios in an error are counted in parts of this.
 const RATIOS: f64 = 1000.0;
 

@@ -1,14 +1,11 @@
 //! The same loss of width in all layers, or fewer of them.
 
-use super::{Change, Cost, Costs, Found, Limits, Query, damage};
+use super::{Change, Cost, Costs, Found, Limits, Query, TILE, damage};
 use crate::arch::{Architecture, attention_weights, config_json};
 use crate::error::{Error, Result};
 
 /// What may be left of each dimension, in sixteenths: of widths every second.
 const SIXTEENTHS: std::ops::RangeInclusive<u64> = 4..=16;
-
-/// Widths are multiples of this, on each tensor-parallel rank.
-const TILE: u64 = 128;
 
 /// The name of the dimension that goes whole.
 const LAYERS: &str = "layers";

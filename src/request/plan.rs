@@ -9,7 +9,9 @@ use crate::gpu::Gpu;
 use crate::ops::{Dtype, RouterLoad};
 use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
 use crate::request::workload::{USUAL_SEQUENCE, format};
-use crate::request::written::{Confidence, MemoryShare, Milliseconds, Top, Written, ZeroStage, written};
+use crate::request::written::{
+    Confidence, MemoryShare, Milliseconds, Top, Written, ZeroStage, number_or_text, written,
+};
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
 use serde_json::Value;
@@ -67,29 +69,29 @@ impl fmt::Display for GpuCounts {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tokens(pub f64);
 
+impl Tokens {
+    const MOST: u64 = 10_u64.pow(18);
+}
+
 impl Written for Tokens {
     const ALLOWED: &'static str = "a number of tokens from 1 to 1e18, such as 4M or 15T";
 
     fn read(text: &str) -> Option<Self> {
         let tokens = number::with_unit(text, &number::DECIMAL)?.round();
-        (1.0..=1e18).contains(&tokens).then_some(Self(tokens))
+        (1.0..=Self::MOST as f64).contains(&tokens).then_some(Self(tokens))
     }
 
     fn of_json(value: &Value) -> Option<Self> {
-        match value {
-            // One more than that is the same real number.
-            Value::Number(number) if number.as_u64().is_some_and(|tokens| tokens > 10_u64.pow(18)) => None,
-            Value::Number(number) => Self::read(&number.to_string()),
-            Value::String(text) => Self::read(text),
-            _ => None,
-        }
+        // One more than the most is the same real number.
+        let exceeds = value.as_u64().is_some_and(|tokens| tokens > Self::MOST);
+        number_or_text(value).filter(|_| !exceeds)
     }
 
     fn described() -> RefOr<Schema> {
         let text = ObjectBuilder::new()
             .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
             .examples(["4M"]);
-        number_or_text_schema(Type::Number, 1e18, text.description(Some(Self::ALLOWED)))
+        number_or_text_schema(Type::Number, Self::MOST as f64, text.description(Some(Self::ALLOWED)))
     }
 }
 

@@ -24,11 +24,16 @@ pub(super) trait Written: Sized {
 
     /// The value of JSON, where a number says the same as its digits.
     fn of_json(value: &Value) -> Option<Self> {
-        match value {
-            Value::Number(number) => Self::read(&number.to_string()),
-            Value::String(text) => Self::read(text),
-            _ => None,
-        }
+        number_or_text(value)
+    }
+}
+
+/// The value of a number of JSON, as of its digits, or of a text.
+pub(super) fn number_or_text<T: Written>(value: &Value) -> Option<T> {
+    match value {
+        Value::Number(number) => T::read(&number.to_string()),
+        Value::String(text) => T::read(text),
+        _ => None,
     }
 }
 

@@ -181,7 +181,7 @@ fn options() -> impl Iterator<Item = Column> {
         let (kind, allowed) = match (part["type"].as_str(), &part["enum"]) {
             (Some("boolean"), _) => (Kind::Flag, "true or false".to_owned()),
             (Some("integer"), _) => {
-                let range = Dimension::parse(&name).map_or(0..=LARGEST, Dimension::range);
+                let range = range(&name);
                 (
                     Kind::Whole,
                     format!("a whole number from {} to {}", range.start(), range.end()),
