@@ -83,7 +83,7 @@ pub mod units;
 pub mod error;
 
 #[macro_use]
-mod toml_text;
+pub mod toml_text;
 
 pub mod random;
 
@@ -138,8 +138,6 @@ pub mod prune;
 
 #[cfg(feature = "dataset")]
 pub mod evaluate;
-
-pub mod reproduce;
 
 // Edge.
 

@@ -2,8 +2,6 @@
 
 pub mod measure;
 
-pub mod reproduce;
-
 use crate::cli::output::{Files, ReplaceArgs};
 use crate::cli::{help, hints};
 use crate::ops::LARGEST;
@@ -15,7 +13,6 @@ use crate::request::{
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use measure::MeasureArgs;
-use reproduce::ReproduceArgs;
 use std::any::TypeId;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -108,8 +105,6 @@ pub enum Command {
     /// a hundred points at multiples of a power of two, START:END:xFACTOR grows by a factor, 4096,8192,11008 is a list.
     #[command(subcommand)]
     Sweep(Box<Sweep>),
-    /// Hold the predictor against every finding of the paper behind the sizing rules: a report with plots.
-    Reproduce(ReproduceArgs),
     /// Answer over HTTP, with a web page.
     Serve(ServeArgs),
     /// Answer agents: a server of the Model Context Protocol on standard input and output.
@@ -567,7 +562,7 @@ pub struct TrainArgs {
     /// Shapes that the teacher labels for the nets [default: 20000 to 120000].
     #[arg(long, value_name = "N", value_parser = count)]
     pub labels: Option<u64>,
-    /// Keep this share of the keys from every net, to judge the model by them (`evaluate --kept-out`, `reproduce --model`):
+    /// Keep this share of the keys from every net, to judge the model by them (`evaluate --kept-out`):
     /// hidden sizes of the paper's layers, (n, k) of other products, heads of attention.
     #[arg(long, value_name = "FRACTION", value_parser = fraction, conflicts_with = "base")]
     pub keep_out: Option<f64>,
@@ -612,7 +607,7 @@ pub struct EvaluateArgs {
     #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].into_iter().chain(publishers())))]
     pub from: String,
     /// Measured whole models (docs/runs.md), judged instead of timing tables; `--gpu` and `--stack` choose them by GPU and software.
-    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["from", "kept_out"])]
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["data", "from", "kept_out"])]
     pub runs: Vec<PathBuf>,
     /// Losses of models by shape (docs/runs.md), judged instead: differences between pairs of shapes.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["data", "runs", "model", "kept_out", "gpu", "stack"])]
@@ -638,15 +633,11 @@ pub struct EvaluateArgs {
     #[arg(long, requires = "model")]
     pub kept_out: bool,
     /// Write every timing or run beside its prediction and interval to this table, too.
-    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["loss", "accuracy"])]
+    #[arg(long, value_name = "FILE.csv", conflicts_with = "loss")]
     pub csv: Option<PathBuf>,
     /// Which rows.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// Write the page on the accuracy of all built-in models and frameworks to this file instead: held-out errors, each GPU
-    /// as if it had no table (of the rows of `--data`), and whole runs (`--runs`).
-    #[arg(long, value_name = "FILE.md", conflicts_with_all = ["from", "model", "leave_out", "any_stack", "kept_out", "gpu", "stack"])]
-    pub accuracy: Option<PathBuf>,
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,

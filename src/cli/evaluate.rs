@@ -3,10 +3,10 @@
 use crate::answer::calibrate::framework;
 use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::{AUTO, EvaluateArgs, FilterArgs, View};
-use crate::cli::{accuracy, output, render, rows};
+use crate::cli::{output, render, rows};
 use crate::dataset::losses::read_losses;
 use crate::dataset::runs::read_runs;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
 use crate::evaluate::loss::pair_test;
@@ -19,13 +19,7 @@ use crate::report::loss::LossReport;
 use crate::report::runs::{RunsReport, runs_csv};
 
 pub(super) fn run(args: &EvaluateArgs, view: View) -> Result<String> {
-    if let Some(out) = &args.accuracy {
-        return accuracy::run(&args.data, &args.runs, out);
-    }
     if !args.runs.is_empty() {
-        if !args.data.is_empty() {
-            return Err(Error::usage("`--data` and `--runs` together need `--accuracy`"));
-        }
         return runs(args, view);
     }
     if !args.loss.is_empty() {

@@ -27,7 +27,7 @@ const RARE: [(&str, &str); 4] = [
 ];
 
 /// Two examples of each command; a test runs them.
-const EXAMPLES: [(&str, [&str; 2]); 27] = [
+const EXAMPLES: [(&str, [&str; 2]); 26] = [
     (
         "predict gemm",
         [
@@ -113,10 +113,6 @@ const EXAMPLES: [(&str, [&str; 2]); 27] = [
             "gpt3-2.7b --gpu a100 --heads 20,32,40",
             "llama-3-8b --mode decode --context 4096 --batch 1:256:x2 --plot batch.svg",
         ],
-    ),
-    (
-        "reproduce",
-        ["--gpu h200 --out report", "--data paper.parquet --out report"],
     ),
     ("serve", ["", "--listen 0.0.0.0:8080 --cors https://example.org"]),
     ("mcp", ["", "--quiet"]),

@@ -2,9 +2,6 @@
 
 pub mod args;
 
-#[cfg(feature = "dataset")]
-mod accuracy;
-
 mod batch;
 
 mod check;
@@ -33,16 +30,14 @@ mod mcp;
 
 mod models;
 
-mod output;
+pub mod output;
 
 mod plan;
 
 mod predict;
 
-mod reproduce;
-
 #[cfg(feature = "dataset")]
-mod rows;
+pub mod rows;
 
 mod search;
 
@@ -63,7 +58,7 @@ use crate::report::Report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::panic;
+use std::panic::{self, UnwindSafe};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -100,22 +95,29 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
             return if error.use_stderr() { USAGE } else { 0 };
         }
     };
+    finish(cli.view, || {
+        if let Some(gpu) = &cli.gpu_of_environment {
+            note(&format!("--gpu {gpu} by {GPU_VARIABLE}"));
+        }
+        cli.files.check()?;
+        execute(&cli)
+    })
+}
+
+/// Runs the command of a program, prints its answer or its error, and returns the exit code.
+pub fn finish(view: View, command: impl FnOnce() -> Result<Answer> + UnwindSafe) -> u8 {
     announce_bugs();
-    QUIET.store(cli.view.quiet, Ordering::Relaxed);
-    match cli.view.color {
+    QUIET.store(view.quiet, Ordering::Relaxed);
+    match view.color {
         clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
         clap::ColorChoice::Always => anstream::ColorChoice::Always,
         clap::ColorChoice::Never => anstream::ColorChoice::Never,
     }
     .write_global();
-    if let Some(gpu) = &cli.gpu_of_environment {
-        note(&format!("--gpu {gpu} by {GPU_VARIABLE}"));
-    }
     #[cfg(unix)]
     outlive_file_limits();
     let outcome = panic::catch_unwind(|| {
-        cli.files.check()?;
-        let answer = execute(&cli)?;
+        let answer = command()?;
         print(&answer.text).map(|()| answer.code)
     });
     match outcome {
@@ -129,7 +131,7 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 /// What belongs on standard output, and the exit code.
-struct Answer {
+pub struct Answer {
     text: String,
     code: u8,
 }
@@ -153,7 +155,6 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Predict(args) => predict::run(args, cli.view),
         Command::Plan(args) => plan::plan(args, cli.view),
         Command::Compare(args) => plan::compare(args, cli.view),
-        Command::Reproduce(args) => reproduce::run(args, cli.view),
         Command::Search(args) => return search::run(args, cli.view),
         Command::Sweep(args) => sweep::run(args, cli.view),
         Command::Gpus(args) => gpus::run(args, cli.view),
@@ -203,7 +204,7 @@ fn execute(cli: &Cli) -> Result<Answer> {
 }
 
 /// The report in the format that was asked for.
-fn render(report: &impl Report, view: View) -> String {
+pub fn render(report: &impl Report, view: View) -> String {
     match view.format {
         Format::Text => report.shown((!view.wide).then(width)),
         Format::Md => report.markdown(),
@@ -234,7 +235,7 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Writes one line to standard error that can be missed.
-fn note(line: &str) {
+pub fn note(line: &str) {
     if !QUIET.load(Ordering::Relaxed) {
         say(line);
     }

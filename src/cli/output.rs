@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The options that name what is written.
-const OUTPUTS: [&str; 6] = ["accuracy", "csv", "export", "loss_plot", "out", "plot"];
+const OUTPUTS: [&str; 5] = ["csv", "export", "loss_plot", "out", "plot"];
 
 /// What names of values say of an option that names a file or a folder.
 const PATHS: [&str; 4] = ["CONFIG", "DIR", "FILE", "PATH"];
@@ -146,7 +146,6 @@ mod tests {
             ("sweep model OWN --csv OWN --force", "CONFIG.json"),
             ("sweep gemm -m 1:2 -n 1 -k 1 --csv NEW.svg --plot NEW.svg", "--csv"),
             ("evaluate --runs NEW --csv OWN", "--force"),
-            ("evaluate --data NEW --accuracy OWN", "--force"),
             ("calibrate --runs NEW --out LINK", "--force"),
             ("import native NEW --out OWN", "--force"),
             ("sweep gemm -m 1:2 -n 1 -k 1 --csv OWN", "--force"),

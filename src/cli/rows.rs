@@ -39,7 +39,7 @@ pub(super) fn read_all(from: &str, paths: &[PathBuf], filter: &Filter, gpus: &mu
 }
 
 /// Reads each table in the schema of its publisher, found by its columns.
-pub(super) fn recognised(paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
+pub fn recognised(paths: &[PathBuf], filter: &Filter, gpus: &mut GpuCatalog) -> Result<Table> {
     let mut all = Table::default();
     for path in paths {
         let mut table = match Source::recognise(path, filter)? {
@@ -81,7 +81,7 @@ pub(super) fn nothing_left(files: &str, what: &str, skipped: &Skipped) -> Error 
 }
 
 /// Whether the key of this row was kept out when `model` was trained for its GPU.
-pub(super) fn is_kept_out(row: &Row, model: &Artifact) -> bool {
+pub fn is_kept_out(row: &Row, model: &Artifact) -> bool {
     let kept = model.card.kept_out_of(&row.gpu);
     kept.is_some_and(|kept| dataset::is_held_out(dataset::key(row), kept.fraction, kept.seed))
 }

@@ -3,9 +3,6 @@
 //! A document holds plain numbers whose keys carry the unit; text and JSON are made from the same
 //! document, so they cannot disagree. Nothing here prints.
 
-#[cfg(feature = "dataset")]
-pub mod accuracy;
-
 pub mod architecture;
 
 #[cfg(feature = "dataset")]
@@ -49,8 +46,6 @@ pub mod presets;
 
 pub mod prune;
 
-pub mod reproduce;
-
 #[cfg(feature = "dataset")]
 pub mod runs;
 
@@ -66,7 +61,7 @@ pub mod step;
 
 pub mod sweep;
 
-mod table;
+pub mod table;
 
 #[cfg(feature = "train")]
 pub mod training;
@@ -311,7 +306,7 @@ impl From<Caveat> for Warning {
 }
 
 /// A fraction as people read it: `94 %`, `3.4 %`, `0.2 %`.
-fn percent(fraction: f64) -> String {
+pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
     if value.abs() >= 9.95 {
         format!("{value:.0} %")
@@ -321,7 +316,7 @@ fn percent(fraction: f64) -> String {
 }
 
 /// A change as people read it: `+4.2 %`, `-12 %`.
-fn signed(fraction: f64) -> String {
+pub fn signed(fraction: f64) -> String {
     let sign = if fraction < 0.0 { '-' } else { '+' };
     format!("{sign}{}", percent(fraction.abs()))
 }
@@ -344,7 +339,7 @@ fn tokens(rate: f64) -> String {
 }
 
 /// A whole number with commas between thousands.
-fn grouped(value: u64) -> String {
+pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {

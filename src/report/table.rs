@@ -34,14 +34,14 @@ const DEEPEST: usize = 24;
 
 /// A column of a table.
 #[derive(Clone, Copy)]
-pub(super) struct Column<'a> {
+pub struct Column<'a> {
     heading: &'a str,
     is_number: bool,
     rank: u8,
 }
 
 /// A column of words.
-pub(super) fn left(heading: &str) -> Column<'_> {
+pub fn left(heading: &str) -> Column<'_> {
     Column {
         heading,
         is_number: false,
@@ -50,7 +50,7 @@ pub(super) fn left(heading: &str) -> Column<'_> {
 }
 
 /// A column of numbers, which are never wrapped.
-pub(super) fn right(heading: &str) -> Column<'_> {
+pub fn right(heading: &str) -> Column<'_> {
     Column {
         is_number: true,
         ..left(heading)
@@ -59,7 +59,7 @@ pub(super) fn right(heading: &str) -> Column<'_> {
 
 impl Column<'_> {
     /// The column may be left out of a narrow table, those of the highest rank first; 1 to 9.
-    pub(super) fn minor(self, rank: u8) -> Self {
+    pub fn minor(self, rank: u8) -> Self {
         Self { rank, ..self }
     }
 }
@@ -79,17 +79,17 @@ pub(super) fn dash(shown: Option<impl ToString>) -> String {
 }
 
 /// A gain, or a verdict that asks for nothing.
-pub(super) fn good(text: &str) -> String {
+pub fn good(text: &str) -> String {
     format!("{GOOD}{text}{END}")
 }
 
 /// What may be as wanted or not.
-pub(super) fn doubtful(text: &str) -> String {
+pub fn doubtful(text: &str) -> String {
     format!("{DOUBTFUL}{text}{END}")
 }
 
 /// A loss, or a verdict that asks for a change.
-pub(super) fn bad(text: &str) -> String {
+pub fn bad(text: &str) -> String {
     format!("{BAD}{text}{END}")
 }
 
@@ -107,7 +107,7 @@ pub(super) fn filled<const COLUMNS: usize>(
 }
 
 /// Marks a table, with a line break at the end.
-pub(super) fn table<const COLUMNS: usize>(
+pub fn table<const COLUMNS: usize>(
     columns: [Column; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,
 ) -> String {

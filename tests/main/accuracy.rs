@@ -88,18 +88,6 @@ impl Groups {
     }
 }
 
-/// What needs no published table of the page on accuracy is always compared.
-#[test]
-fn the_page_on_accuracy_is_that_of_the_cards_and_frameworks() {
-    use shapewise::report::accuracy::{operators, steps};
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/accuracy.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let models = shapewise::predict::library::all().unwrap();
-    for part in [operators(&models), steps()] {
-        assert!(page.contains(&part), "docs/accuracy.md lacks:\n{part}");
-    }
-}
-
 /// Which sizes of a GEMM 8 does not divide, as `m-k`.
 fn unaligned(op: &Gemm) -> String {
     let sizes = [("m", op.m), ("n", op.n), ("k", op.k)];
@@ -113,7 +101,6 @@ mod kept_rows {
     use shapewise::dataset::{self, Row};
     use shapewise::evaluate::{evaluate, family};
     use shapewise::gpu::GpuCatalog;
-    use std::ffi::OsString;
     use std::path::Path;
 
     fn size_class(us: f64) -> &'static str {
@@ -137,50 +124,6 @@ mod kept_rows {
             }
         }
         judged
-    }
-
-    /// What the page on accuracy takes from published tables and runs.
-    const PAGE: [&[&str]; 2] = [
-        &[
-            "aic_gemm_bf16",
-            "aic_gemm_fp8",
-            "aic_context_attention_bf16",
-            "aic_generation_attention_bf16",
-            "aic_moe",
-        ],
-        &[
-            "training_steps",
-            "inference_runs",
-            "pipeweave_e2e_inference",
-            "llmfoundry_training_throughput",
-            "vtrain_training_iterations",
-            "neusight_model_runs",
-            "llm_inference_bench",
-        ],
-    ];
-
-    #[test]
-    #[cfg(feature = "cli")]
-    fn the_page_on_accuracy_is_what_the_program_writes() {
-        let folder = tempfile::tempdir().unwrap();
-        let out = folder.path().join("accuracy.md");
-        let mut command: Vec<OsString> = ["evaluate", "--accuracy"].map(OsString::from).to_vec();
-        command.push(out.clone().into());
-        for (option, tables) in ["--data", "--runs"].into_iter().zip(PAGE) {
-            command.push(option.into());
-            for table in tables {
-                let Some(path) = public(table) else { return };
-                command.push(path.into());
-            }
-        }
-        let outcome = crate::cli::run(&command);
-        assert_eq!(outcome.code, 0, "{}", outcome.err);
-        let written = std::fs::read_to_string(&out).unwrap();
-        let page = crate::files::root().join("docs/accuracy.md");
-        if crate::files::blessing() {
-            std::fs::write(&page, &written).unwrap();
-        }
-        assert_eq!(written, std::fs::read_to_string(page).unwrap());
     }
 
     #[test]

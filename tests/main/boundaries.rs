@@ -29,11 +29,12 @@ fn sources(folder: &str) -> Vec<(String, String)> {
     files.collect()
 }
 
-/// The top-level module that a file below `src` belongs to; none for `lib.rs`, which only lists them.
+/// The top-level module that a file below `src` belongs to; `None` for `lib.rs`, which only lists them, and for
+/// `maintain`, a package with a manifest of its own.
 fn module(file: &str) -> Option<&str> {
     let inside = file.strip_prefix("src/")?;
     let name = inside.split('/').next()?.trim_end_matches(".rs");
-    (name != "lib").then_some(name)
+    (!["lib", "maintain"].contains(&name)).then_some(name)
 }
 
 /// The lines of a source that are not comments, without the comments at their ends.

@@ -66,7 +66,7 @@ fn runs_of_ones_own_become_a_framework() {
         ),
         (on("h2000"), 2, "`h2000`"),
         (format!("{} --stack elsewhere", on("h100")), 1, "was not asked for"),
-        (format!("{} --data {runs}", on("h100")), 2, "together need `--accuracy`"),
+        (format!("{} --data {runs}", on("h100")), 2, "--data"),
         (format!("{} --from native", on("h100")), 2, "--from"),
         (format!("{} --kept-out --model h100", on("h100")), 2, "--kept-out"),
     ] {

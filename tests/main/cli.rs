@@ -598,7 +598,6 @@ mod tables {
         let inside = |[high, low, _, measured]: &&[f64; 4]| (low..=high).contains(&measured);
         let inside = figures.iter().filter(inside).count() as f64 / figures.len() as f64;
         assert!((number(errors, "coverage_90") - inside).abs() < 1e-9, "{errors}");
-        refused(&format!("{asked} --accuracy x.md"), 2, &["--csv", "--accuracy"]);
     }
 
     #[test]

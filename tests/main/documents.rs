@@ -453,17 +453,9 @@ fn rules() -> String {
 }
 
 #[test]
-fn the_guide_has_the_numbers_and_pictures_of_the_program() {
+fn the_guide_has_the_numbers_of_the_program() {
     section_holds("docs/guide.md", "rules", &rules());
     check_commands("docs/guide.md");
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().display();
-    crate::cli::say(&format!("reproduce --gpu h200 --out {out}"));
-    for entry in fs::read_dir(path_of("docs/guide")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let drawn = fs::read_to_string(folder.path().join(&name)).expect(&name);
-        holds(&format!("docs/guide/{name}"), &drawn);
-    }
 }
 
 #[test]

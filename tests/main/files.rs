@@ -4,8 +4,10 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The folder of the workspace.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    above.find(|folder| folder.join("Cargo.lock").exists()).unwrap()
 }
 
 pub fn text_of(file: &str) -> String {

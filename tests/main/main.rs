@@ -8,6 +8,9 @@ mod batch;
 
 mod boundaries;
 
+#[cfg(feature = "serve")]
+mod browser;
+
 #[cfg(feature = "dataset")]
 mod calibration;
 
@@ -87,8 +90,6 @@ mod pruning;
 mod documents;
 
 mod reliability;
-
-mod reproduction;
 
 mod searches;
 

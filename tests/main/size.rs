@@ -57,14 +57,18 @@ fn no_module_grows_unnoticed() {
         }
     }
     sizes.retain(|_, size| *size > 0);
-    let total: usize = sizes.values().sum();
+    let of_product = sizes.iter().filter(|(module, _)| *module != "maintain");
+    let total: usize = of_product.map(|(_, size)| size).sum();
     let budget = root().join("tests/size.toml");
     if blessing() {
         let heading = "# Tokens of code by module, without comments and tests; `tests/main/size.rs` compares them.\n";
         let lines = sizes.iter().map(|(module, size)| format!("{module} = {size}\n"));
         fs::write(
             &budget,
-            format!("{heading}# All: {total}.\n{}", lines.collect::<String>()),
+            format!(
+                "{heading}# The product has {total}; `maintain` is a package that is not published.\n{}",
+                lines.collect::<String>()
+            ),
         )
         .unwrap();
         return;

@@ -1,11 +1,11 @@
 //! `docs/accuracy.md`: how far off the built-in models and frameworks are, on one page. Markdown, because it is read in a
 //! repository.
 
-use crate::evaluate::Errors;
-use crate::evaluate::layouts::{BEHIND, Planned};
-use crate::framework::Framework;
-use crate::regressor::artifact::Artifact;
-use crate::report::{grouped, percent, signed};
+use shapewise::evaluate::Errors;
+use shapewise::evaluate::layouts::{BEHIND, Planned};
+use shapewise::framework::Framework;
+use shapewise::regressor::artifact::Artifact;
+use shapewise::report::{grouped, percent, signed};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What published tables and runs say beyond the cards.
@@ -24,7 +24,7 @@ pub struct Judged {
 const PREAMBLE: &str = "\
 # Accuracy
 
-Written by `shapewise evaluate --accuracy`. Errors are `|predicted / measured - 1|`. *Inside* is the share of measured times inside the
+Written by `shapewise-maintain accuracy`. Errors are `|predicted / measured - 1|`. *Inside* is the share of measured times inside the
 90 % interval, *bias* the median of `predicted / measured - 1`.
 
 * *Held out by key*: errors of nets that saw no row of the `(n, k)` pair, head configuration or model size that they are judged on
@@ -81,7 +81,7 @@ Other operators, from the best to the worst sub-model, in percent:
 
 /// Held-out errors of every sub-model, from the cards alone: a row for each GPU and software stack, and one for each family of
 /// operators that fewer tables time.
-pub fn operators(models: &[&Artifact]) -> String {
+fn operators(models: &[&Artifact]) -> String {
     let mut rows: BTreeMap<[&str; 2], BTreeMap<&str, Vec<String>>> = BTreeMap::new();
     let mut others: BTreeMap<String, Vec<[f64; 3]>> = BTreeMap::new();
     for submodel in models.iter().flat_map(|model| &model.card.submodels) {
@@ -186,7 +186,7 @@ fn left_out(judged: &Judged) -> String {
 }
 
 /// Errors of steps on held-out configurations, from the files of the frameworks alone.
-pub fn steps() -> String {
+fn steps() -> String {
     let head = "
 ## Steps, held out by configuration
 
@@ -287,8 +287,18 @@ fn line(text: &mut String, cells: &[impl AsRef<str>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::Workload;
-    use crate::framework::Kind;
+    use shapewise::arch::Workload;
+    use shapewise::framework::Kind;
+
+    /// What needs no published table is always compared.
+    #[test]
+    fn the_page_is_that_of_the_cards_and_frameworks() {
+        let page = include_str!("../../../docs/accuracy.md");
+        let models = shapewise::predict::library::all().unwrap();
+        for part in [operators(&models), steps()] {
+            assert!(page.contains(&part), "docs/accuracy.md lacks:\n{part}");
+        }
+    }
 
     #[test]
     fn published_rows_runs_and_layouts_are_on_the_page() {
@@ -315,9 +325,13 @@ mod tests {
         let judged = Judged {
             left_out: [(["h100", GEMM].map(str::to_owned), errors)].into(),
             by_model: vec![
-                Framework::find("megatron", crate::arch::Mode::Train, crate::gpu::Generation::Hopper)
-                    .unwrap()
-                    .clone(),
+                Framework::find(
+                    "megatron",
+                    shapewise::arch::Mode::Train,
+                    shapewise::gpu::Generation::Hopper,
+                )
+                .unwrap()
+                .clone(),
             ],
             unfitted: [(["step", "train_dense", "ddp"].map(str::to_owned), errors)].into(),
             planned: vec![planned(0.0625), planned(0.25), planned(0.03)],

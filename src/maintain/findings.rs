@@ -1,19 +1,21 @@
-//! `shapewise reproduce`: the findings of the co-design paper, predicted beside what was measured.
+//! `reproduce`: the findings of the co-design paper, predicted beside what was measured.
 
-use crate::answer::predictors::{artifact, described_by};
-use crate::cli::args::View;
-use crate::cli::args::reproduce::ReproduceArgs;
-use crate::cli::output::write_all;
-use crate::cli::{note, render};
-use crate::error::{Error, Result};
-use crate::gpu::GpuCatalog;
-use crate::predict::Predictor;
-use crate::regressor::artifact::Artifact;
-use crate::report::reproduce::ReproduceReport;
-use crate::reproduce::{AUTHORS, Finding, Timings, reproduce};
+use crate::args::ReproduceArgs;
+use crate::report::ReproduceReport;
+use crate::reproduce::{AUTHORS, Finding, Timing, Timings, reproduce};
+use shapewise::answer::predictors::{artifact, described_by};
+use shapewise::cli::args::View;
+use shapewise::cli::output::write_all;
+use shapewise::cli::rows::is_kept_out;
+use shapewise::cli::{note, render};
+use shapewise::dataset;
+use shapewise::error::{Error, Result};
+use shapewise::gpu::GpuCatalog;
+use shapewise::predict::Predictor;
+use shapewise::regressor::artifact::Artifact;
 use std::path::PathBuf;
 
-pub(super) fn run(args: &ReproduceArgs, view: View) -> Result<String> {
+pub fn run(args: &ReproduceArgs, view: View) -> Result<String> {
     let model = args.model.as_deref().map(artifact).transpose()?;
     let mut gpus = GpuCatalog::default();
     gpus.extend(described_by(model.as_deref()));
@@ -49,16 +51,11 @@ fn no_row(paths: &[PathBuf]) -> Error {
 }
 
 /// The rows of the authors' GPUs; empty if no table is named.
-#[cfg(feature = "dataset")]
 fn timings(paths: &[PathBuf], model: Option<&Artifact>) -> Result<Timings> {
-    use crate::cli::rows::is_kept_out;
-    use crate::reproduce::Timing;
     if paths.is_empty() {
         return Ok(Timings::default());
     }
-    let rows = crate::dataset::timings(crate::dataset::read_many(paths)?)
-        .rows
-        .into_iter();
+    let rows = dataset::timings(dataset::read_many(paths)?).rows.into_iter();
     let of_authors = rows.filter(|row| AUTHORS.contains(&&*row.gpu));
     let timings = of_authors.map(|row| Timing {
         gpu: row.gpu.to_string(),
@@ -67,12 +64,4 @@ fn timings(paths: &[PathBuf], model: Option<&Artifact>) -> Result<Timings> {
         time: row.time,
     });
     Ok(Timings(timings.collect()))
-}
-
-#[cfg(not(feature = "dataset"))]
-fn timings(paths: &[PathBuf], _: Option<&Artifact>) -> Result<Timings> {
-    match paths {
-        [] => Ok(Timings::default()),
-        _ => Err(Error::feature_off("`--data`", "dataset")),
-    }
 }

@@ -1,6 +1,5 @@
 //! Statistics of series: what a finding shows as a number, and what decides its verdict.
 
-use crate::error::{Error, Result};
 use crate::reproduce::drops::Drop;
 use crate::reproduce::judge::{
     Basis, CORRELATION, Criterion, Limit, RATE_ERROR, SHARE_ERROR, Unit, correlation, mean, median_error, ordered,
@@ -8,6 +7,7 @@ use crate::reproduce::judge::{
 use crate::reproduce::series::{Point, Series, follows, is_measured, pairs};
 use crate::reproduce::{Comparison, Evaluation, drops};
 use serde::Deserialize;
+use shapewise::error::{Error, Result};
 
 /// A statistic with the texts under which it is shown as a comparison and judged as a criterion.
 #[derive(Debug, Deserialize)]

@@ -1,10 +1,10 @@
 //! One layer of a GPT as the authors timed it.
 
-use crate::arch::{Architecture, Item, Role, Workload, lower};
-use crate::error::Result;
-use crate::ops::Op;
-use crate::predict::Predictor;
-use crate::units::Seconds;
+use shapewise::arch::{Architecture, Item, Role, Workload, lower};
+use shapewise::error::Result;
+use shapewise::ops::Op;
+use shapewise::predict::Predictor;
+use shapewise::units::Seconds;
 
 /// A predicted layer by operator.
 #[derive(Clone, Debug, Default)]

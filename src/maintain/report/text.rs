@@ -1,9 +1,9 @@
 //! The findings as a table for a terminal.
 
-use crate::report::Report;
-use crate::report::reproduce::{ReproduceReport, how_to_get};
-use crate::report::table::{bad, doubtful, good, left, right, table};
+use crate::report::{ReproduceReport, how_to_get};
 use crate::reproduce::judge::Outcome;
+use shapewise::report::Report;
+use shapewise::report::table::{bad, doubtful, good, left, right, table};
 
 impl Report for ReproduceReport {
     const LISTS: &'static [&'static str] = &["findings"];

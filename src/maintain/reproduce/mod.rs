@@ -30,15 +30,15 @@ mod timings;
 
 pub use timings::{AUTHORS, Timing, Timings};
 
-use crate::error::{Error, Result};
-use crate::predict::Predictor;
-use crate::regressor::artifact::Artifact;
 use crate::reproduce::formula::{Formula, Sizes, fill};
 use crate::reproduce::judge::{Basis, Criterion, Unit, Verdict};
 use crate::reproduce::series::{Rows, Series};
 use crate::reproduce::spec::FindingSpec;
 use crate::reproduce::timings::Predictors;
 use serde::{Deserialize, Serialize};
+use shapewise::error::{Error, Result};
+use shapewise::predict::Predictor;
+use shapewise::regressor::artifact::Artifact;
 use std::collections::BTreeMap;
 
 /// One finding of the paper.

@@ -1,10 +1,10 @@
 //! What a series predicts at each of its points: a GEMM, a layer or a step of a model.
 
-use crate::arch::{Architecture, AttentionKernel, Mode, NormPlacement, Role, Workload};
-use crate::ops::{Dtype, Gemm, Layout};
 use crate::reproduce::formula::{Formula, Sizes};
 use crate::reproduce::judge::Unit;
 use serde::Deserialize;
+use shapewise::arch::{Architecture, AttentionKernel, Mode, NormPlacement, Role, Workload};
+use shapewise::ops::{Dtype, Gemm, Layout};
 
 /// What is predicted at each point.
 #[derive(Debug, Deserialize)]

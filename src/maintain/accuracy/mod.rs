@@ -1,27 +1,37 @@
-//! `shapewise evaluate --accuracy`: writes the page on the accuracy of the built-in models.
+//! `accuracy`: writes the page on the accuracy of the built-in models.
 
-use crate::calibrate::{Sample, calibrate};
-use crate::cli::rows;
-use crate::dataset::runs::{Publisher, read_runs};
-use crate::dataset::{self, Filter, Row};
-use crate::error::{Error, Result, write_atomically};
-use crate::evaluate::layouts::planned;
-use crate::evaluate::runs::{Choice, Judged as JudgedRun, fittable, judge};
-use crate::evaluate::{Errors, Score, evaluate, family};
-use crate::families::{Family, Variant};
-use crate::framework::{Fit, Framework};
-use crate::gpu::{Gpu, GpuCatalog};
-use crate::predict::{Predictor, library};
-use crate::regressor::artifact::Submodel;
-use crate::report::accuracy::{Judged, class, fitted, markdown};
+mod page;
+
+use crate::accuracy::page::{Judged, class, fitted, markdown};
+use crate::args::AccuracyArgs;
+use shapewise::calibrate::{Sample, calibrate};
+use shapewise::cli::output::write_all;
+use shapewise::cli::rows;
+use shapewise::dataset::runs::{Publisher, read_runs};
+use shapewise::dataset::{self, Filter, Row};
+use shapewise::error::{Error, Result};
+use shapewise::evaluate::layouts::planned;
+use shapewise::evaluate::runs::{Choice, Judged as JudgedRun, fittable, judge};
+use shapewise::evaluate::{Errors, Score, evaluate, family};
+use shapewise::families::{Family, Variant};
+use shapewise::framework::{Fit, Framework};
+use shapewise::gpu::{Gpu, GpuCatalog};
+use shapewise::predict::{Predictor, library};
+use shapewise::regressor::artifact::Submodel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Of so many rows one is judged.
 const EVENLY: usize = 7;
 
-/// Writes `out` from timing tables, public ones or our own, and whole-model measurements.
-pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<String> {
+/// Writes the page from timing tables, public ones or our own, and whole-model measurements.
+pub fn run(args: &AccuracyArgs) -> Result<String> {
+    let AccuracyArgs {
+        data,
+        runs,
+        out,
+        replace,
+    } = args;
     let models = library::all()?;
     if models.is_empty() {
         return Err(Error::infeasible("no model is built in"));
@@ -34,7 +44,8 @@ pub(super) fn run(data: &[PathBuf], runs: &[PathBuf], out: &Path) -> Result<Stri
     if !runs.is_empty() {
         judge_runs(runs, &mut judged)?;
     }
-    write_atomically(out, markdown(&models, &judged).as_bytes())?;
+    let page = (out.clone(), markdown(&models, &judged).into_bytes());
+    write_all("--out", &[page], *replace)?;
     Ok(format!(
         "wrote {} from {} timings of {} models and {} runs that no constant was fitted to\n",
         out.display(),

@@ -1,20 +1,20 @@
 //! The findings as data: `data/findings/*.toml`, embedded at build time and read strictly.
 
-use crate::error::{Error, Result};
-use crate::gpu::Gpu;
 use crate::reproduce::Axis;
 use crate::reproduce::formula::Sizes;
 use crate::reproduce::headline::HeadlineSpec;
 use crate::reproduce::series::power_of_two;
 use crate::reproduce::statistic::StatisticSpec;
 use crate::reproduce::subject::Subject;
-use crate::rules::RULES;
-use crate::toml_text;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
+use shapewise::error::{Error, Result};
+use shapewise::gpu::Gpu;
+use shapewise::rules::RULES;
+use shapewise::toml_text;
 use std::collections::{BTreeMap, HashSet};
 
-static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/findings");
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../data/findings");
 
 /// The GPU that the caller chose, where a GPU's name is expected.
 pub const TARGET: &str = "target";

@@ -13,16 +13,16 @@ mod pages;
 
 mod text;
 
-use crate::error::Result;
-use crate::gpu::Gpu;
-use crate::report::plot;
-use crate::report::plot::Chart;
-use crate::report::reproduce::document::{FindingDocument, ThresholdDocument};
-use crate::report::reproduce::html::Html;
-use crate::report::reproduce::markdown::Markdown;
+use crate::report::document::{FindingDocument, ThresholdDocument};
+use crate::report::html::Html;
+use crate::report::markdown::Markdown;
 use crate::reproduce::Finding;
 use crate::reproduce::judge::Outcome;
 use serde::Serialize;
+use shapewise::error::Result;
+use shapewise::gpu::Gpu;
+use shapewise::report::plot;
+use shapewise::report::plot::Chart;
 
 /// Pixels of one plot: two fit side by side on a screen, one can be read on a phone.
 const PLOT: (u32, u32) = (720, 460);
@@ -151,9 +151,9 @@ fn capitalised(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Report;
     use crate::reproduce::judge::{Basis, Criterion, Unit};
     use crate::reproduce::{Axis, Comparison, Curve, Panel};
+    use shapewise::report::Report;
 
     /// A finding with a met and an unmet criterion, a number that was not seen, and texts that are
     /// no HTML.

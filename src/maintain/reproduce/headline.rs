@@ -1,15 +1,15 @@
 //! The headline: how far apart shapes of one size are.
 
-use crate::arch::{Architecture, AttentionKernel, Workload, parameters};
-use crate::error::Result;
-use crate::predict::Predictor;
-use crate::predict::step::estimate_step;
 use crate::reproduce::judge::{Basis, Criterion, Limit, Unit};
 use crate::reproduce::spec::Values;
 use crate::reproduce::timings::Predictors;
 use crate::reproduce::{Axis, Comparison, Curve, Finding, Panel};
-use crate::search::{Request, search};
 use serde::Deserialize;
+use shapewise::arch::{Architecture, AttentionKernel, Workload, parameters};
+use shapewise::error::Result;
+use shapewise::predict::Predictor;
+use shapewise::predict::step::estimate_step;
+use shapewise::search::{Request, search};
 use std::ops::ControlFlow;
 
 /// The best shape that a search finds against the poorest of a list that one could write by hand.

@@ -1,9 +1,9 @@
 //! Panels: series as they are drawn.
 
-use crate::error::Result;
 use crate::reproduce::series::Series;
 use crate::reproduce::spec::{CurveSpec, PanelSpec};
 use crate::reproduce::{Curve, Evaluation, Panel};
+use shapewise::error::Result;
 
 /// The panel of a finding that this describes.
 pub fn evaluate(spec: &PanelSpec, evaluation: &Evaluation) -> Result<Panel> {

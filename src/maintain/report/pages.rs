@@ -1,7 +1,7 @@
 //! The report as pages: one walk over the findings, for HTML and for Markdown.
 
-use crate::report::reproduce::ReproduceReport;
-use crate::report::reproduce::document::FindingDocument;
+use crate::report::ReproduceReport;
+use crate::report::document::FindingDocument;
 use crate::reproduce::Comparison;
 use crate::reproduce::judge::Unit;
 

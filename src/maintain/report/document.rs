@@ -1,10 +1,10 @@
 //! The document of a finding.
 
-use crate::report::reproduce::how_to_get;
+use crate::report::how_to_get;
 use crate::reproduce::judge::{Basis, Criterion, Limit, Outcome, Unit};
 use crate::reproduce::{Comparison, Finding, Panel, judge};
-use crate::rules::RULES;
 use serde::Serialize;
+use shapewise::rules::RULES;
 
 /// The limits that criteria are held to unless they say otherwise.
 #[derive(Clone, Debug, Serialize)]

@@ -1,8 +1,8 @@
 //! The report in Markdown, its plots beside it.
 
-use crate::report::reproduce::ReproduceReport;
-use crate::report::reproduce::document::FindingDocument;
-use crate::report::reproduce::pages::{Cell, Column, Markup};
+use crate::report::ReproduceReport;
+use crate::report::document::FindingDocument;
+use crate::report::pages::{Cell, Column, Markup};
 
 /// Markdown that names the files of pictures.
 pub(super) struct Markdown;

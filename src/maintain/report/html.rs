@@ -1,8 +1,8 @@
 //! The report as one HTML file that needs nothing else.
 
-use crate::report::reproduce::ReproduceReport;
-use crate::report::reproduce::document::FindingDocument;
-use crate::report::reproduce::pages::{Cell, Column, Markup};
+use crate::report::ReproduceReport;
+use crate::report::document::FindingDocument;
+use crate::report::pages::{Cell, Column, Markup};
 
 const STYLE: &str = include_str!("style.css");
 

@@ -1,8 +1,8 @@
 //! Panels as charts.
 
-use crate::report::plot::{self, Chart, Mark, Marks, Series};
 use crate::reproduce::judge::Unit;
 use crate::reproduce::{Axis, Curve, Finding, Panel};
+use shapewise::report::plot::{self, Chart, Mark, Marks, Series};
 
 /// The plots of a finding.
 pub(super) fn charts(finding: &Finding) -> Vec<Chart> {

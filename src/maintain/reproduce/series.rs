@@ -1,15 +1,15 @@
 //! Series: what the predictor says along a size, beside what was measured there.
 
-use crate::arch::parameters;
-use crate::error::{Error, Result};
-use crate::ops::Gemm;
-use crate::predict::step::estimate_step;
 use crate::reproduce::formula::Sizes;
 use crate::reproduce::judge::{Basis, Unit, correlation, mean};
 use crate::reproduce::layer::Layer;
 use crate::reproduce::spec::{Evidence, SeriesSpec};
 use crate::reproduce::subject::{LayerValue, StepValue, Subject};
 use crate::reproduce::timings::{Predictors, Timings, rates};
+use shapewise::arch::parameters;
+use shapewise::error::{Error, Result};
+use shapewise::ops::Gemm;
+use shapewise::predict::step::estimate_step;
 
 /// Fewer measured points than this say nothing about a curve.
 const LEAST_POINTS: usize = 8;
@@ -239,14 +239,14 @@ fn by_power_of_two(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::Gpu;
-    use crate::ops::Dtype;
-    use crate::ops::Layout;
-    use crate::ops::Op;
-    use crate::predict::Predictor;
     use crate::reproduce::timings::Timing;
-    use crate::toml_text;
-    use crate::units::FlopsPerSecond;
+    use shapewise::gpu::Gpu;
+    use shapewise::ops::Dtype;
+    use shapewise::ops::Layout;
+    use shapewise::ops::Op;
+    use shapewise::predict::Predictor;
+    use shapewise::toml_text;
+    use shapewise::units::FlopsPerSecond;
 
     const GPU: &str = "a100-40gb";
 

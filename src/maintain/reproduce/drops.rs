@@ -2,8 +2,8 @@
 
 use crate::reproduce::judge::{Criterion, Limit, Unit, mean, median};
 use crate::reproduce::{Comparison, Evaluation};
-use crate::sweep;
-use crate::sweep::Drop as Fall;
+use shapewise::sweep;
+use shapewise::sweep::Drop as Fall;
 use std::collections::BTreeMap;
 
 /// The distance of two points of the sweep, and how far a drop may be from where it was measured.
@@ -125,10 +125,10 @@ pub fn evaluate(evaluation: &mut Evaluation, of: &str, explained: &[Drop], measu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Gemm;
     use crate::reproduce::spec::FindingSpec;
-    use crate::tiles::Tile;
-    use crate::tiles::Waves;
+    use shapewise::ops::Gemm;
+    use shapewise::tiles::Tile;
+    use shapewise::tiles::Waves;
 
     fn drop(value: u64, depth: f64) -> Fall {
         Fall { value, depth }

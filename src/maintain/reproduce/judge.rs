@@ -1,7 +1,7 @@
 //! How a finding is judged: criteria with their limits, and the verdict that follows from them.
 
-use crate::stats;
-use crate::units::significant;
+use shapewise::stats;
+use shapewise::units::significant;
 
 /// Least correlation between predicted and measured rates along a sweep: below, dips and steps are
 /// not where they were measured even where the level is right.
@@ -20,7 +20,7 @@ pub const RATIO_ERROR: f64 = 0.15;
 /// 0.1 ms of 6 to 25.
 pub const SHARE_ERROR: f64 = 0.06;
 
-named_enum! {
+shapewise::named_enum! {
     /// The evidence of a criterion.
     Basis {
         /// Measurements that the shipped nets never saw.
@@ -52,7 +52,7 @@ impl Basis {
     }
 }
 
-named_enum! {
+shapewise::named_enum! {
     /// What a number counts.
     Unit {
         /// 10^12 floating-point operations per second.
@@ -155,7 +155,7 @@ impl Criterion {
     }
 }
 
-named_enum! {
+shapewise::named_enum! {
     /// How far a finding comes out of the predictor.
     Outcome {
         /// Every criterion is met.

@@ -1,14 +1,14 @@
 //! The predictors that findings need, and the user's timings that lie on a series.
 
-use crate::error::Result;
-use crate::framework::Framework;
-use crate::gpu::Gpu;
-use crate::ops::{Gemm, Op};
-use crate::predict::Predictor;
-use crate::regressor::artifact::Artifact;
 use crate::reproduce::judge::Basis;
 use crate::reproduce::spec::{Evidence, TARGET};
-use crate::units::Seconds;
+use shapewise::error::Result;
+use shapewise::framework::Framework;
+use shapewise::gpu::Gpu;
+use shapewise::ops::{Gemm, Op};
+use shapewise::predict::Predictor;
+use shapewise::regressor::artifact::Artifact;
+use shapewise::units::Seconds;
 use std::collections::{BTreeMap, HashMap};
 
 /// The GPUs that the authors measured on, under the names of `data/gpus`.
