@@ -85,6 +85,7 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
         fitted.name = stem.map_or_else(|| UNNAMED.to_owned(), named);
         fitted.title = format!("calibrated on {} runs, from {}", samples.len(), base.name);
         fitted.software.clear();
+        fitted.aliases.clear();
         // It stays what it is when the built-in one changes.
         fitted.inherits = None;
     }

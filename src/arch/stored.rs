@@ -63,14 +63,7 @@ impl Stored {
             false => unpacked(self.dtype),
         };
         let unpacked_to = gpu.map_or(Dtype::Bf16, Gpu::usual_dtype);
-        match dtype {
-            Dtype::Fp8Block => (Dtype::Fp8, Recipe::Fp8Block),
-            Dtype::Nvfp4 => (Dtype::Fp8, Recipe::Nvfp4),
-            Dtype::Int8 => (unpacked_to, Recipe::Int8),
-            Dtype::W8a16 => (unpacked_to, Recipe::W8a16),
-            Dtype::W4a16 => (unpacked_to, Recipe::W4a16),
-            element => (element, Recipe::Tensorwise),
-        }
+        Recipe::of_format(dtype, unpacked_to).unwrap_or((dtype, Recipe::Tensorwise))
     }
 
     /// Whether a workload serves these weights as they are.

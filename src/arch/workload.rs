@@ -77,6 +77,25 @@ named_enum! {
 }
 
 impl Recipe {
+    /// The format of inputs and the recipe that make a format of GEMMs alone; 16-bit inputs are `wide`.
+    pub const fn of_format(dtype: Dtype, wide: Dtype) -> Option<(Dtype, Self)> {
+        Some(match dtype {
+            Dtype::Fp8Block => (Dtype::Fp8, Self::Fp8Block),
+            Dtype::Nvfp4 => (Dtype::Fp8, Self::Nvfp4),
+            Dtype::SparseFp8 => (Dtype::Fp8, Self::Sparse),
+            Dtype::SparseBf16 => (Dtype::Bf16, Self::Sparse),
+            Dtype::Int8 => (wide, Self::Int8),
+            Dtype::W8a16 => (wide, Self::W8a16),
+            Dtype::W4a16 => (wide, Self::W4a16),
+            _ => return None,
+        })
+    }
+
+    /// Whether it is a recipe of fp8 alone.
+    pub const fn is_of_fp8(self) -> bool {
+        matches!(self, Self::Rowwise | Self::Mxfp8 | Self::Fp8Block | Self::Nvfp4)
+    }
+
     /// Whether it quantizes to integers what is served in 16 bits.
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::Int8 | Self::W8a16 | Self::W4a16)
@@ -603,13 +622,7 @@ impl Workload {
             _ if self.recompute == Recompute::LatentUp && arch.mla.is_none() => {
                 fail("recompute", self.recompute, "any other without latent attention")
             }
-            _ if !self.dtype.is_element() => {
-                let (dtype, recipe) = match self.dtype {
-                    Dtype::SparseFp8 => (Dtype::Fp8, "sparse_2_4"),
-                    Dtype::SparseBf16 => (Dtype::Bf16, "sparse_2_4"),
-                    Dtype::Fp8Block | Dtype::Nvfp4 => (Dtype::Fp8, self.dtype.name()),
-                    _ => (Dtype::Bf16, self.dtype.name()),
-                };
+            _ if let Some((dtype, recipe)) = Recipe::of_format(self.dtype, Dtype::Bf16) => {
                 let allowed = format!("{dtype} with recipe {recipe} (`--dtype {dtype} --recipe {recipe}`)");
                 fail("dtype", self.dtype, &allowed)
             }
@@ -620,16 +633,15 @@ impl Workload {
                 let allowed = "one of dense weights unless dtype is fp8, bf16 or fp16";
                 fail("recipe", self.recipe, allowed)
             }
-            Mode::Train if self.recipe.is_integer() => fail("recipe", self.recipe, "any of floating point in training"),
+            Mode::Train if self.recipe.is_integer() => {
+                let allowed = "any of floating point in training; `mode` decode serves it, `base_dtype` is of weights below adapters";
+                fail("recipe", self.recipe, allowed)
+            }
             _ if self.recipe.is_integer() && !matches!(self.dtype, Dtype::Bf16 | Dtype::Fp16) => {
                 let allowed = format!("with dtype bf16 or fp16 (`--dtype bf16 --recipe {}`)", self.recipe);
                 fail("recipe", self.recipe, &allowed)
             }
-            _ if !is_default(&self.recipe)
-                && !self.recipe.is_integer()
-                && self.recipe != Recipe::Sparse
-                && self.dtype != Dtype::Fp8 =>
-            {
+            _ if self.recipe.is_of_fp8() && self.dtype != Dtype::Fp8 => {
                 let allowed = format!("with dtype fp8 alone (`--dtype fp8 --recipe {}`)", self.recipe);
                 fail("recipe", self.recipe, &allowed)
             }

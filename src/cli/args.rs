@@ -143,7 +143,7 @@ impl Cli {
             let sweeps = command.get_name() == "sweep";
             if sweeps { command } else { without_ranges(command) }
         });
-        let args: Vec<OsString> = args.into_iter().collect();
+        let args = counted_gpus(args);
         let matches: ArgMatches = command.clone().try_get_matches_from(&args).map_err(|error| {
             let words = args.iter().skip(1);
             let words: Vec<_> = words.map(|arg| arg.to_string_lossy().into_owned()).collect();
@@ -155,6 +155,31 @@ impl Cli {
         read.gpu_of_environment = help::gpu_of_environment(&matches);
         Ok(read)
     }
+}
+
+/// `--gpus 8xh100` as `--gpus 8 --gpu h100`.
+fn counted_gpus(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = Vec::new();
+    for arg in args {
+        let of_gpus = all.last().is_some_and(|last| last == "--gpus");
+        let text = arg.to_str().unwrap_or_default();
+        let value = if of_gpus {
+            Some(text)
+        } else {
+            text.strip_prefix("--gpus=")
+        };
+        let digits = value.map_or(0, |value| value.bytes().take_while(u8::is_ascii_digit).count());
+        let counted = value.map(|value| value.split_at(digits));
+        let named = counted.and_then(|(count, rest)| Some((count, rest.strip_prefix(['x', 'X', '*'])?)));
+        match named {
+            Some((count, gpu)) if digits > 0 && !gpu.is_empty() => {
+                all.pop_if(|_| of_gpus);
+                all.extend(["--gpus", count, "--gpu", gpu].map(OsString::from));
+            }
+            _ => all.push(arg),
+        }
+    }
+    all
 }
 
 /// Lets parsers of values see negative numbers, so that they say what is allowed, and names in capitals.

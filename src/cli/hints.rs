@@ -64,7 +64,7 @@ pub fn improved(mut error: clap::Error, root: &Command, args: &[String]) -> clap
             let similar = || similar.map(|known| meaning(&known));
             asked.argument(&wrong).or_else(similar)
         }),
-        ErrorKind::InvalidValue => {
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let argument = text(ContextKind::InvalidArg);
             let wrong = text(ContextKind::InvalidValue);
             argument.zip(wrong).and_then(|(argument, wrong)| {
@@ -183,7 +183,10 @@ impl<'a> Asked<'a> {
         let wrong = wrong.to_lowercase().replace('_', "-");
         let mut values = TABLE.value.iter();
         let known = values.find(|hint| hint.of.as_deref() == Some(option) && hint.is_about(&wrong))?;
-        known.means.iter().find_map(|meant| self.written(meant))
+        let means = known.means.iter();
+        means
+            .map(|meant| meant.replace('*', &wrong))
+            .find_map(|meant| self.written(&meant))
     }
 
     /// What an unknown command was meant to be.

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 use crate::gpu::Generation;
 use crate::ops::Attention;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use utoipa::ToSchema;
 
 named_enum! {
@@ -201,6 +202,8 @@ pub struct Release {
 pub struct Framework {
     /// Short name used with `--framework`.
     pub name: String,
+    /// Other names that it is asked by.
+    pub aliases: Vec<String>,
     /// Full name with versions.
     pub title: String,
     /// The built-in file that its own departs from; empty means the plain sum.
@@ -247,6 +250,12 @@ impl Framework {
     /// All built-in frameworks, by name.
     pub fn all() -> &'static [Self] {
         read::all()
+    }
+
+    /// Whether this is its name, or another that it is asked by, in small letters or large.
+    fn is_called(&self, name: &str) -> bool {
+        let mut names = iter::once(&self.name).chain(&self.aliases);
+        names.any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// Whether it runs this mode on this generation of GPUs.
@@ -298,11 +307,11 @@ impl Framework {
     /// The built-in framework with this name that runs this mode on this generation of GPUs.
     pub fn find(name: &str, mode: Mode, generation: Generation) -> Result<&'static Self> {
         let mut runs = Self::all().iter().filter(|known| known.runs(mode, generation));
-        let found = runs.clone().find(|framework| framework.name == name);
+        let found = runs.clone().find(|framework| framework.is_called(name));
         found.ok_or_else(|| {
             let names: Vec<&str> = runs.by_ref().map(|known| known.name.as_str()).collect();
             let mut allowed = format!("in {mode}: {}", names.join(", "));
-            let named = Self::all().iter().filter(|known| known.name == name);
+            let named = Self::all().iter().filter(|known| known.is_called(name));
             let modes = |other: &Mode| named.clone().any(|known| known.runs(*other, generation));
             let modes: Vec<&str> = Mode::ALL.into_iter().filter(modes).map(Mode::name).collect();
             if !modes.is_empty() {
@@ -317,20 +326,19 @@ impl Framework {
     pub fn kernels_of(name: &str, generation: Generation) -> Kernels {
         let named = Self::all()
             .iter()
-            .find(|known| known.name == name && known.modes.iter().any(|&mode| known.runs(mode, generation)));
+            .find(|known| known.is_called(name) && known.modes.iter().any(|&mode| known.runs(mode, generation)));
         named.map(|known| known.kernels).unwrap_or_default()
     }
 
     /// Refuses a name that no built-in framework has, whatever the mode.
     pub fn check_name(name: &str) -> Result<()> {
-        let mut names: Vec<&str> = Self::all().iter().map(|known| known.name.as_str()).collect();
-        names.dedup();
-        if names.contains(&name) {
+        if Self::all().iter().any(|known| known.is_called(name)) {
             return Ok(());
         }
+        let names: BTreeSet<&str> = Self::all().iter().map(|known| known.name.as_str()).collect();
         let allowed = format!(
             "{}; `unknown` is any other framework of training, `unknown-server` any other server",
-            names.join(", ")
+            Vec::from_iter(names).join(", ")
         );
         Err(Error::field("target", "framework", format!("`{name}`"), &allowed))
     }

@@ -17,6 +17,9 @@ static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/frameworks");
 #[serde(deny_unknown_fields)]
 struct File {
     name: String,
+    /// Other names that it is asked by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    aliases: Vec<String>,
     title: String,
     /// Where constants and half widths that are not named come from; empty means the plain sum.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,6 +89,7 @@ pub(super) fn framework(text: &str, place: &str, find: &dyn Fn(&str) -> Result<F
     let mut framework = base(file.inherits.as_deref(), &file.software, find)?;
     framework.inherits = file.inherits;
     framework.name = file.name;
+    framework.aliases = file.aliases;
     framework.title = file.title;
     framework.software = file.software;
     framework.modes = file.modes;
@@ -181,6 +185,7 @@ fn check(place: &str, field: &str, figure: &Figure, constant: Constant) -> Resul
 fn neutral() -> Framework {
     Framework {
         name: String::new(),
+        aliases: Vec::new(),
         title: String::new(),
         inherits: None,
         software: Vec::new(),
@@ -213,6 +218,7 @@ pub(super) fn to_toml(framework: &Framework) -> String {
     let half_widths = framework.half_widths.iter();
     let file = File {
         name: framework.name.clone(),
+        aliases: framework.aliases.clone(),
         title: framework.title.clone(),
         inherits: framework.inherits.clone(),
         software: framework.software.clone(),

@@ -55,7 +55,7 @@ named_enum! {
         /// Weights in 8-bit integers, inputs and arithmetic in 16 bits.
         W8a16 = "w8a16" or "int8_wo",
         /// Weights in 4-bit integers, inputs and arithmetic in 16 bits (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978).
-        W4a16 = "w4a16" or "int4_wo",
+        W4a16 = "w4a16" or "int4_wo" or "int4" or "awq" or "gptq",
         /// bf16 with two of four neighbouring weights zero (arXiv 2104.08378): values and 2-bit places of the others are kept.
         SparseBf16 = "sparse_bf16" or "bf16_2_4",
         /// The same in fp8.

@@ -231,15 +231,13 @@ impl PruneReport {
         });
         let changes = Some(joined(", ", changes)).filter(|changes| !changes.is_empty());
         format!(
-            "{} on {} reaches {}: {}\n{}\n{}\n{}\nbased on {}\n",
+            "{} on {} reaches {}: {}\n{}\n{}\n",
             self.model.name,
             self.gpu,
             joined(" and ", targets),
             changes.as_deref().unwrap_or("as it is"),
             self.damage_text(),
             self.workload,
-            self.framework.text(self.workload.gpus() > 1),
-            based_on(&self.basis)
         )
     }
 
@@ -334,7 +332,11 @@ impl Report for PruneReport {
             [left("layers"), right("count"), left("attention"), left("MLP")],
             self.layers.iter().map(LayersKeys::cells),
         );
-        let mut tail = vec![("tier", tier_shares_text(self.tier_shares))];
+        let mut tail = vec![
+            ("framework", self.framework.text(self.workload.gpus() > 1)),
+            ("based on", based_on(&self.basis)),
+            ("tiers", tier_shares_text(self.tier_shares)),
+        ];
         tail.extend(SharedWarning::lines(&self.caveats));
         tail.extend(self.notes.iter().map(|note| ("note", note.clone())));
         [self.heading(), layers, self.steps(), self.savings(), named_lines(&tail)].join("\n")

@@ -7,12 +7,17 @@ use serde_json::Value;
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
-/// GPU time of one training run.
+/// What one training run may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GpuTime(pub Seconds);
+pub enum Budget {
+    /// GPU time.
+    GpuTime(Seconds),
+    /// US dollars.
+    Usd(f64),
+}
 
-impl Written for GpuTime {
-    const ALLOWED: &'static str = "GPU time from 0.01 to 1e12 GPU-hours, such as `1000 gpu-hours` or `50 gpu-days`";
+impl Written for Budget {
+    const ALLOWED: &'static str = "GPU time from 0.01 to 1e12 GPU-hours, such as `1000 gpu-hours`, `50 gpu-days` or `512 gpus 30 days`, or US dollars such as `2M usd`";
 
     fn read(text: &str) -> Option<Self> {
         const HOUR: f64 = 3600.0;
@@ -23,20 +28,27 @@ impl Written for GpuTime {
             ("gpu-day", 24.0 * HOUR),
         ];
         let lower = text.trim().to_ascii_lowercase();
+        if let Some(usd) = lower.strip_prefix('$').or_else(|| lower.strip_suffix("usd")) {
+            let usd = number::with_unit(usd.trim(), &number::DECIMAL)?;
+            return (0.01..=1e12).contains(&usd).then_some(Self::Usd(usd));
+        }
         let is_named = units.iter().any(|(unit, _)| lower.ends_with(unit));
-        let seconds = number::with_unit(text, &units).filter(|_| is_named)?;
+        let seconds = match is_named {
+            true => number::with_unit(text, &units),
+            false => of_gpus(&lower).map(|hours| hours * HOUR),
+        }?;
         let is_allowed = (0.01 * HOUR..=1e12 * HOUR).contains(&seconds);
-        is_allowed.then_some(Self(Seconds::from_secs(seconds)))
+        is_allowed.then_some(Self::GpuTime(Seconds::from_secs(seconds)))
     }
 
     fn refusal(text: &str) -> String {
-        let hours = meant(&text.trim().to_ascii_lowercase());
+        let hours = text.trim().parse().ok().filter(|&hours: &f64| hours > 0.0);
         let hint = hours.map(|hours| format!("write `{hours} gpu-hours`; "));
         format!("{}allowed: {}", hint.unwrap_or_default(), Self::ALLOWED)
     }
 
     fn described() -> RefOr<Schema> {
-        let pattern = "^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2})? ?gpu-(hour|day)s?$";
+        let pattern = "^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2})? ?(gpu-(hour|day)s?|[KMB]? ?usd)$";
         ObjectBuilder::new()
             .schema_type(Type::String)
             .pattern(Some(pattern))
@@ -46,10 +58,10 @@ impl Written for GpuTime {
     }
 }
 
-written!(GpuTime, ServedTokens);
+written!(Budget, ServedTokens);
 
-/// GPU-hours of a number without a unit, or of `512 gpus 30 days`.
-fn meant(text: &str) -> Option<f64> {
+/// GPU-hours of `512 gpus 30 days`, the two in any order.
+fn of_gpus(text: &str) -> Option<f64> {
     const TIMES: [(&str, f64); 3] = [("hour", 1.0), ("day", 24.0), ("week", 168.0)];
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c == '*' || c == ',')
@@ -57,8 +69,6 @@ fn meant(text: &str) -> Option<f64> {
         .collect();
     let number = |text: &str| text.parse().ok().filter(|&one: &f64| one > 0.0 && one < 1e12);
     let factors: Option<Vec<f64>> = match words.as_slice() {
-        [alone] => return number(alone),
-        // The two in any order, each with its unit.
         [a, of_a, b, of_b] => [(a, of_a), (b, of_b)]
             .into_iter()
             .map(|(count, unit)| {
@@ -127,14 +137,38 @@ mod tests {
             ("1e3gpu-hours", 1e3),
             ("2 gpu-days", 48.0),
             ("1 gpu-hour", 1.0),
+            ("512 gpus 30 days", 368_640.0),
+            ("30 days on 512 GPUs", 368_640.0),
+            ("8 gpus x 2 weeks", 2688.0),
         ] {
-            let wanted = GpuTime(Seconds::from_secs(3600.0 * hours));
+            let wanted = Budget::GpuTime(Seconds::from_secs(3600.0 * hours));
             assert_eq!(text.parse(), Ok(wanted), "{text}");
         }
-        for text in ["1000", "1000 hours", "gpu-hours", "-1 gpu-hours", "0 gpu-hours", "$100"] {
-            let refusal = text.parse::<GpuTime>().unwrap_err();
-            assert!(refusal.contains("1000 gpu-hours"), "{text}: {refusal}");
+        for (text, usd) in [
+            ("$100", 100.0),
+            ("2M usd", 2e6),
+            ("1,500 USD", 1500.0),
+            ("$1.5M", 1.5e6),
+        ] {
+            assert_eq!(text.parse(), Ok(Budget::Usd(usd)), "{text}");
         }
+        for text in [
+            "1000 hours",
+            "gpu-hours",
+            "-1 gpu-hours",
+            "0 gpu-hours",
+            "$",
+            "0 usd",
+            "512 gpus",
+            "3 days 4 hours",
+            "2 gpus 3 gpus",
+            "-1",
+        ] {
+            let refusal = text.parse::<Budget>().unwrap_err();
+            assert!(refusal.starts_with("allowed: "), "{text}: {refusal}");
+        }
+        let refusal = "368640".parse::<Budget>().unwrap_err();
+        assert!(refusal.starts_with("write `368640 gpu-hours`"), "{refusal}");
     }
 
     #[test]
@@ -158,23 +192,6 @@ mod tests {
             "1e19",
         ] {
             assert!(text.parse::<ServedTokens>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_budget_in_other_words_is_told_in_the_right_ones() {
-        for (text, right) in [
-            ("368640", "write `368640 gpu-hours`"),
-            ("512 gpus 30 days", "write `368640 gpu-hours`"),
-            ("30 days on 512 GPUs", "write `368640 gpu-hours`"),
-            ("8 gpus x 2 weeks", "write `2688 gpu-hours`"),
-        ] {
-            let refusal = text.parse::<GpuTime>().unwrap_err();
-            assert!(refusal.starts_with(right), "{text}: {refusal}");
-        }
-        for text in ["512 gpus", "3 days 4 hours", "2 gpus 3 gpus", "-1"] {
-            let refusal = text.parse::<GpuTime>().unwrap_err();
-            assert!(refusal.starts_with("allowed: "), "{text}: {refusal}");
         }
     }
 }

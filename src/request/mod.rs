@@ -37,7 +37,7 @@ mod workload;
 mod written;
 
 pub use calibrate::{CalibrateRequest, MeasuredRun};
-pub use goal::{GpuTime, ServedTokens};
+pub use goal::{Budget, ServedTokens};
 pub use graph::{GraphRequest, OperatorList};
 pub use groups::{GROUPS, Group, group, label};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};

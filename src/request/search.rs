@@ -9,12 +9,13 @@ use crate::plan::Limits;
 use crate::request::workload::USUAL_SEQUENCE;
 use crate::request::written::{Confidence, LinearShare, Milliseconds, TargetLoss, Tolerance, Top, Written, written};
 use crate::request::{
-    ArchitectureRequest, GpuPrices, GpuTime, ServedTokens, Size, Sizes, Tokens, WorkloadRequest, number,
+    ArchitectureRequest, Budget, GpuPrices, ServedTokens, Size, Sizes, Tokens, WorkloadRequest, number,
 };
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Goal, Objective};
 use crate::search::shape::{Count, Fixed};
 use crate::search::{self, Free, Life, Method, PARAMETERS, Request, USUAL_VOCABULARY};
+use crate::units::Seconds;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
@@ -43,10 +44,10 @@ pub struct SearchRequest {
     /// size, too [default: loss with budget, train-time with target_loss, else equal-loss].
     #[arg(long)]
     pub objective: Option<Objective>,
-    /// GPU time of one training run, with serve of training and serving, such as `1000 gpu-hours` or `50 gpu-days`, for the objective
-    /// loss.
-    #[arg(long, value_name = "TIME")]
-    pub budget: Option<GpuTime>,
+    /// GPU time of one training run, with serve of training and serving, such as `1000 gpu-hours` or `512 gpus 30 days`, or its price,
+    /// such as `2M usd`, for the objective loss.
+    #[arg(long, value_name = "TIME|USD")]
+    pub budget: Option<Budget>,
     /// Tokens that losses are compared after; for the objective train-time those after which the baseline has the loss
     /// to reach [default: 20 a parameter].
     #[arg(long, value_name = "COUNT")]
@@ -221,7 +222,7 @@ impl SearchRequest {
     }
 
     /// What to reach instead of throughput; fails where a size or a budget is missing or has no meaning.
-    fn goal(&self) -> Result<Option<Goal>> {
+    fn goal(&self, gpu: &Gpu) -> Result<Option<Goal>> {
         let objective = self.objective();
         let of_service = [
             ("serve_gpu", self.serve_gpu.is_some()),
@@ -234,7 +235,8 @@ impl SearchRequest {
             ("usd_per_gpu_hour", self.usd_per_gpu_hour.is_some()),
         ];
         let given = |of: &[(&'static str, bool)]| of.iter().find(|(_, given)| *given).map(|(field, _)| *field);
-        if let Some(field) = given(&of_service).filter(|_| self.serve.is_none()) {
+        let unused = |field: &&str| self.serve.is_none() && !(self.priced() && *field == "usd_per_gpu_hour");
+        if let Some(field) = given(&of_service).filter(unused) {
             return Err(Error::field("search", field, "given", "nothing without serve"));
         }
         if matches!(objective, Objective::EqualLoss | Objective::Throughput) {
@@ -251,10 +253,36 @@ impl SearchRequest {
         }
         Ok(Some(Goal {
             objective,
-            gpu_time: self.budget.map(|budget| budget.0),
+            gpu_time: match self.budget {
+                Some(Budget::GpuTime(time)) => Some(time),
+                Some(Budget::Usd(usd)) => Some(Seconds::from_secs(3600.0 * usd / self.price(gpu)?)),
+                None => None,
+            },
             tokens: self.tokens.map(|tokens| tokens.0),
             target_loss: self.target_loss.map(|loss| loss.0),
         }))
+    }
+
+    /// Whether the budget is one of money.
+    fn priced(&self) -> bool {
+        matches!(self.budget, Some(Budget::Usd(_)))
+    }
+
+    /// The price of a GPU-hour that a budget of money is spent at.
+    fn price(&self, gpu: &Gpu) -> Result<f64> {
+        let of = |gpu: &Gpu| self.usd_per_gpu_hour.as_ref().and_then(|prices| prices.of(gpu));
+        let trains = of(gpu).ok_or_else(|| {
+            let allowed = format!("in US dollars with usd_per_gpu_hour of {}", gpu.name);
+            Error::field("search", "budget", "given", &allowed)
+        })?;
+        let serves = self.serve_gpu.as_deref().map(Gpu::find).transpose()?;
+        match serves.is_none_or(|serves| of(serves) == Some(trains)) {
+            true => Ok(trains),
+            false => {
+                let allowed = "in US dollars where an hour of serve_gpu costs as much, else in GPU-hours";
+                Err(Error::field("search", "budget", "given", allowed))
+            }
+        }
     }
 
     /// What is served after the training; `None` if nothing is.
@@ -305,7 +333,7 @@ impl SearchRequest {
     /// The search with everything filled in; what is left out comes from `like`, else is as usual.
     pub fn request(&self, like: Option<&Architecture>, gpu: &Gpu) -> Result<Request> {
         self.refuse_fixed_and_free()?;
-        let mut request = Sizes::fixed(gpu, |sizes| self.base(like, sizes))?;
+        let mut request = Sizes::fixed(gpu, |sizes| self.base(like, gpu, sizes))?;
         if let Some(kind) = self.mlp {
             request.base.mlp.kind = kind;
         }
@@ -347,7 +375,7 @@ impl SearchRequest {
         Ok(request)
     }
 
-    fn base(&self, like: Option<&Architecture>, sizes: &mut Sizes) -> Result<Request> {
+    fn base(&self, like: Option<&Architecture>, gpu: &Gpu, sizes: &mut Sizes) -> Result<Request> {
         let vocab = sizes.option("vocab", self.vocab);
         let experts = self.experts_of(like, sizes)?;
         let width = match experts {
@@ -371,7 +399,7 @@ impl SearchRequest {
         ];
         let parts = parts.map(|(dimension, size)| (dimension, sizes.option(dimension.name(), size)));
         let window = sizes.option("window", self.window);
-        let goal = self.goal()?;
+        let goal = self.goal(gpu)?;
         // A goal that sets the size itself starts from any.
         let free_size = goal.is_some_and(|goal| goal.gpu_time.is_some() || goal.target_loss.is_some());
         let sized = self.params.is_some() || !free_size;

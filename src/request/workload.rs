@@ -34,8 +34,8 @@ pub struct WorkloadRequest {
     /// Cached tokens per sequence [default: 4096, or what the position table leaves in decode, else 0].
     #[arg(long, value_name = "T")]
     pub context: Option<Size<0>>,
-    /// Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it; when serving a quantized checkpoint, as
-    /// that is stored].
+    /// Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or w4a16 [default: bf16, or fp16 on a GPU
+    /// without units for it; when serving a quantized checkpoint, as that is stored].
     #[arg(long)]
     pub dtype: Option<Dtype>,
     /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too
@@ -248,6 +248,11 @@ pub(super) fn format(
 ) -> (Dtype, Recipe) {
     match architecture.stated.stored() {
         Some(stored) if mode != Mode::Train && dtype.is_none() && recipe.is_none() => stored.format(None),
-        _ => (sizes.dtype(dtype), recipe.unwrap_or_default()),
+        _ => {
+            let of_recipe = recipe.filter(|recipe| recipe.is_of_fp8()).map(|_| Dtype::Fp8);
+            let dtype = sizes.dtype(dtype.or(of_recipe));
+            let meant = Recipe::of_format(dtype, sizes.dtype(None)).filter(|_| recipe.is_none());
+            meant.unwrap_or((dtype, recipe.unwrap_or_default()))
+        }
     }
 }

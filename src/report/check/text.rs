@@ -21,16 +21,15 @@ impl Report for CheckReport {
 
     fn page(&self) -> String {
         let mut text = format!("{}\n{}", self.heading(), self.verdicts());
-        for rule in self.rules.iter().filter(|rule| rule.verdict.is_broken()) {
-            text.push('\n');
-            text.push_str(&self.paragraph(rule));
-        }
         if let Some(together) = &self.together {
             text.push_str("\nAll that one shape can fix, the workload unchanged:\n");
             text.push_str(&self.proposal(together));
             text.push_str(&lines(&[("fixes", together.fixes.join(", "))]));
         }
-        text.push_str(&format!("\n{}\n", self.summary()));
+        for rule in self.rules.iter().filter(|rule| rule.verdict.is_broken()) {
+            text.push('\n');
+            text.push_str(&self.paragraph(rule));
+        }
         text
     }
 }
@@ -39,22 +38,23 @@ impl CheckReport {
     fn heading(&self) -> String {
         let step = match (&self.predicted, &self.impossible) {
             (Some(step), _) => format!(
-                "step {} under framework {}\ntiers {}",
+                "step {} under framework {}; tiers {}\n",
                 timed(step),
                 step.framework,
                 tier_shares_text(step.tier_shares)
             ),
-            (None, Some(why)) => format!("does not run: {why}"),
+            (None, Some(why)) => format!("does not run: {why}\n"),
             (None, None) => String::new(),
         };
         let notes = self.notes.iter().map(|note| format!("note {note}\n"));
         format!(
-            "{} ({} parameters) on {}\n{}\n{}{step}\n",
+            "{} ({} parameters) on {}\n{}\n{}{step}{}\n",
             self.model.name,
             grouped(self.model.parameters),
             self.gpu,
             self.workload,
             notes.collect::<String>(),
+            self.summary()
         )
     }
 

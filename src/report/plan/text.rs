@@ -18,7 +18,7 @@ impl Report for PlanReport {
         let mut parts = vec![self.heading()];
         match &self.plans[..] {
             [plan] => parts.extend([self.ranking(plan), self.remarks(plan)]),
-            plans => parts.push(self.scaling(plans)),
+            plans => parts.extend([self.scaling(plans), self.framework_line()]),
         }
         parts.join("\n")
     }
@@ -55,7 +55,7 @@ impl PlanReport {
         };
         let notes = self.notes.iter().map(|note| format!("note {note}\n"));
         format!(
-            "{} ({} parameters) on {gpus}{}\n{}{}\n{}\n{}",
+            "{} ({} parameters) on {gpus}{}\n{}{}\n{}{}",
             self.asked.model,
             grouped(self.asked.parameters),
             self.gpu,
@@ -65,8 +65,11 @@ impl PlanReport {
                 ""
             },
             self.asked.text(),
-            self.framework.text(true),
-            notes.collect::<String>()
+            notes.collect::<String>(),
+            match &self.plans[..] {
+                [plan] => plan.answer(),
+                _ => String::new(),
+            }
         )
     }
 
@@ -118,10 +121,12 @@ impl PlanReport {
             ),
         });
         lines.extend(self.asked.limits.map(LimitKeys::text));
-        if let Some(run) = &plan.run {
-            lines.push(run.text());
-        }
-        lines.iter().map(|line| format!("{line}\n")).collect()
+        let lines = lines.iter().map(|line| format!("{line}\n"));
+        lines.collect::<String>() + &self.framework_line()
+    }
+
+    fn framework_line(&self) -> String {
+        format!("framework {}\n", self.framework.text(true))
     }
 
     fn scaling(&self, plans: &[PlanKeys]) -> String {
@@ -154,7 +159,7 @@ impl PlanReport {
             right("MFU").minor(2),
             right("run").minor(1),
         ];
-        table(headings, rows)
+        filled(headings, rows)
     }
 
     /// Throughput of layouts against memory, or against the number of GPUs.
@@ -192,6 +197,41 @@ impl PlanReport {
             lines: vec![Series::new("best layout", best), Series::new("linear", linear)],
             ..chart
         }
+    }
+}
+
+impl PlanKeys {
+    /// What the first layout reaches, and what the run takes with it.
+    fn answer(&self) -> String {
+        let Some(best) = self.best() else {
+            return String::new();
+        };
+        let work = &best.workload;
+        let rate = tokens(best.tokens_per_s_per_gpu);
+        let fastest = match (&best.step, &best.request) {
+            (Some(step), _) => format!(
+                "{}: {} a step (90 %: {} to {}), {rate} tokens/s per GPU, MFU {}",
+                layout_text(work),
+                step.time_us,
+                step.low_us,
+                step.high_us,
+                percent(step.mfu)
+            ),
+            (None, Some(request)) => format!(
+                "{}, {} requests each: {rate} tokens/s per GPU, first token after {}{}",
+                layout_text(&Workload { dp: 1, ..*work }),
+                grouped(work.batch),
+                milliseconds(request.ttft_us),
+                some(
+                    request
+                        .tpot_us
+                        .map(|time| format!(", {} per token", milliseconds(time)))
+                )
+            ),
+            (None, None) => return String::new(),
+        };
+        let run = some(self.run.as_ref().map(|run| format!("{}\n", run.text())));
+        format!("fastest {fastest}\n{run}")
     }
 }
 

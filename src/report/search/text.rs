@@ -6,7 +6,7 @@ use crate::loss::Evidence;
 use crate::report::plan::{layout_text, recompute_text};
 use crate::report::plot::{Axis, Band, Chart, GIB, Series};
 use crate::report::table::{bad, dash, filled, good, left, right, row, table};
-use crate::report::{Basis, Report, grouped, joined, percent, signed, tokens};
+use crate::report::{Basis, Report, grouped, joined, named_lines, percent, signed, tokens};
 use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective};
 use crate::units::significant;
@@ -30,6 +30,7 @@ impl Report for SearchReport {
             self.reasons(),
             self.front(),
             self.elsewhere(),
+            self.based_on(),
         ];
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
@@ -189,8 +190,16 @@ impl SearchReport {
                 baseline.shape.vocab,
             ),
         });
+        if request.objective == Objective::EqualLoss {
+            lines.push(self.verdict());
+        }
+        lines.join("\n") + "\n"
+    }
+
+    /// What was looked at, and what the times are based on.
+    fn based_on(&self) -> String {
         let search = &self.search;
-        lines.push(format!(
+        let looked = format!(
             "{}: {} evaluations, {} ruled out, of {} shapes in the lattice; stopped: {}{}",
             match search.seed {
                 Some(seed) => format!("{}, seed {seed}", search.method),
@@ -204,10 +213,13 @@ impl SearchReport {
                 "; within {} of the fastest of all in random questions, `--exhaustive` looks at all",
                 percent(gap)
             ))
-        ));
+        );
         let basis = joined("; ", self.basis.iter().map(Basis::text));
-        lines.push(format!("framework {}; based on {basis}", self.framework));
-        lines.join("\n") + "\n"
+        named_lines(&[
+            ("searched", looked),
+            ("framework", self.framework.clone()),
+            ("based on", basis),
+        ])
     }
 
     /// The sizes that an objective was tried at.
@@ -406,9 +418,6 @@ impl SearchReport {
     fn reasons(&self) -> String {
         let mut lines = Vec::new();
         let group = |tie| self.shapes.iter().filter(move |shape| shape.tie_group == tie);
-        if self.request.objective == Objective::EqualLoss {
-            lines.push(self.verdict());
-        }
         let by_speed = [Objective::EqualLoss, Objective::Throughput];
         if by_speed.contains(&self.request.objective) && group(1).count() > 1 {
             lines.push(

@@ -337,7 +337,7 @@ impl FrameworkKeys {
         } else {
             String::new()
         };
-        format!("framework {}{assumed}: {}{network}", self.name, self.title)
+        format!("{}{assumed}: {}{network}", self.name, self.title)
     }
 }
 

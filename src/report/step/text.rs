@@ -20,25 +20,11 @@ impl Report for StepReport {
     }
 
     fn page(&self) -> String {
-        format!("{}\n{}\n{}", self.heading(), self.operators(), self.summary())
+        format!("{}\n{}\n{}", self.answer(), self.operators(), self.summary())
     }
 }
 
 impl StepReport {
-    fn heading(&self) -> String {
-        format!(
-            "{} ({} parameters{}) on {}\n{}\n{}\nbased on {}\n",
-            self.model,
-            grouped(self.parameters),
-            self.trained_parameters
-                .map_or_else(String::new, |count| format!(", {} trained", grouped(count))),
-            self.gpu,
-            self.workload,
-            self.framework.text(self.gpus > 1),
-            based_on(&self.basis)
-        )
-    }
-
     /// The options under which the step fits.
     fn remedy_text(&self) -> String {
         let Some(remedy) = &self.memory.remedy else {
@@ -104,52 +90,88 @@ impl StepReport {
         table(headings, merged(&self.lines).iter().map(Merged::cells).chain(rest))
     }
 
-    fn summary(&self) -> String {
+    /// What was asked, how long it takes, and whether it fits.
+    fn answer(&self) -> String {
+        let trained = self.trained_parameters;
+        let trained = trained.map_or_else(String::new, |count| format!(", {} trained", grouped(count)));
         let (unit, gpus) = if self.gpus_per_replica > 1 {
             ("per replica", format!(" of {} GPUs", self.gpus_per_replica))
         } else {
             ("per GPU", String::new())
         };
+        let mut lines = vec![("step", time_text(self.time_us, self.low_us, self.high_us))];
+        if let Some(speculation) = self.speculation {
+            let shown = format!(
+                "{}: {} a step, {} of {} drafts being kept; drafting takes {} of the time",
+                speculation.time_per_token_us,
+                significant(speculation.tokens_per_step),
+                speculation.acceptance,
+                self.workload.speculate,
+                percent(speculation.draft_share),
+            );
+            lines.push(("token", shown));
+        }
+        let rate = format!(
+            "{} {unit}{gpus}   (90 %: {} to {})",
+            tokens(self.tokens_per_s),
+            tokens(self.tokens_per_s_low),
+            tokens(self.tokens_per_s_high)
+        );
+        lines.push(("tokens/s", rate));
+        if self.gpus > 1 {
+            let each = tokens(self.tokens_per_s_per_gpu);
+            let all = tokens(self.tokens_per_s_of_all_gpus);
+            lines.push(("", format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus))));
+        }
+        lines.extend(self.run.map(|run| ("run", run.text())));
+        lines.extend(self.usd_per_million_tokens.map(|usd| {
+            let shown = format!("{} USD for a million tokens", significant(usd));
+            ("cost", shown)
+        }));
         let memory = &self.memory;
         let parts = memory.largest().into_iter();
         let parts = parts.map(|(name, bytes)| format!("{} {bytes}", name.replace('_', " ")));
-        let mut lines = vec![
-            ("step", time_text(self.time_us, self.low_us, self.high_us)),
-            (
-                "tokens/s",
-                format!(
-                    "{} {unit}{gpus}   (90 %: {} to {})",
-                    tokens(self.tokens_per_s),
-                    tokens(self.tokens_per_s_low),
-                    tokens(self.tokens_per_s_high)
-                ),
-            ),
-            (
-                "MFU",
-                format!(
-                    "{} (model FLOPs: {}no recomputation; dense peak of {})",
-                    percent(self.mfu),
-                    self.convention(),
-                    self.workload.dtype
-                ),
-            ),
-            ("time", self.lanes_text()),
-            (
-                "memory",
-                format!(
-                    "{} of {} per GPU: {} ({})",
-                    memory.memory_bytes,
-                    memory.capacity_bytes,
-                    match memory.verdict {
-                        MemoryVerdict::Fits => "fits".to_owned(),
-                        MemoryVerdict::Tight => doubtful("tight, an allocator usually takes more"),
-                        MemoryVerdict::DoesNotFit => bad("DOES NOT FIT, 2 GB being kept free"),
-                    },
-                    joined(", ", parts)
-                ),
-            ),
-            ("tiers", tier_shares_text(self.tier_shares)),
-        ];
+        let shown = format!(
+            "{} of {} per GPU: {} ({})",
+            memory.memory_bytes,
+            memory.capacity_bytes,
+            match memory.verdict {
+                MemoryVerdict::Fits => "fits".to_owned(),
+                MemoryVerdict::Tight => doubtful("tight, an allocator usually takes more"),
+                MemoryVerdict::DoesNotFit => bad("DOES NOT FIT, 2 GB being kept free"),
+            },
+            joined(", ", parts)
+        );
+        lines.push(("memory", shown));
+        if !memory.fits {
+            lines.push(("remedy", self.remedy_text()));
+        }
+        format!(
+            "{} ({} parameters{trained}) on {}\n{}\n{}",
+            self.model,
+            grouped(self.parameters),
+            self.gpu,
+            self.workload,
+            named_lines(&lines)
+        )
+    }
+
+    /// What the time is made of, and what it is based on.
+    fn summary(&self) -> String {
+        let (format, others) = self.notes.split_at(self.format_notes);
+        let mut lines: Vec<_> = format.iter().map(|note| ("weights", note.clone())).collect();
+        let shown = format!(
+            "{} (model FLOPs: {}no recomputation; dense peak of {})",
+            percent(self.mfu),
+            self.convention(),
+            self.workload.dtype
+        );
+        lines.push(("MFU", shown));
+        if self.hfu > EXECUTES_MORE * self.mfu {
+            let shown = format!("{} (executed FLOPs, recomputation too)", percent(self.hfu));
+            lines.push(("HFU", shown));
+        }
+        lines.push(("time", self.lanes_text()));
         if let Some(offload) = self.offload {
             let gigabytes = |rate: BytesPerSecond| significant(rate.bytes_per_sec() * 1e-9);
             let shown = format!(
@@ -160,42 +182,12 @@ impl StepReport {
             );
             lines.push(("offload", shown));
         }
-        if !memory.fits {
-            lines.push(("remedy", self.remedy_text()));
-        }
-        if let Some(speculation) = self.speculation {
-            let shown = format!(
-                "{}: {} a step, {} of {} drafts being kept; drafting takes {} of the time",
-                speculation.time_per_token_us,
-                significant(speculation.tokens_per_step),
-                speculation.acceptance,
-                self.workload.speculate,
-                percent(speculation.draft_share),
-            );
-            lines.insert(1, ("token", shown));
-        }
-        if self.gpus > 1 {
-            let each = tokens(self.tokens_per_s_per_gpu);
-            let all = tokens(self.tokens_per_s_of_all_gpus);
-            let shown = format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus));
-            let after = lines.iter().position(|(name, _)| *name == "tokens/s");
-            lines.insert(after.map_or(0, |at| at + 1), ("", shown));
-        }
-        if self.hfu > EXECUTES_MORE * self.mfu {
-            let shown = format!("{} (executed FLOPs, recomputation too)", percent(self.hfu));
-            let after = lines.iter().position(|(name, _)| *name == "MFU");
-            lines.insert(after.map_or(0, |at| at + 1), ("HFU", shown));
-        }
-        lines.extend(self.run.map(|run| ("run", run.text())));
-        lines.extend(self.usd_per_million_tokens.map(|usd| {
-            let shown = format!("{} USD for a million tokens", significant(usd));
-            ("cost", shown)
-        }));
+        lines.push(("framework", self.framework.text(self.gpus > 1)));
+        lines.push(("based on", based_on(&self.basis)));
+        lines.push(("tiers", tier_shares_text(self.tier_shares)));
         let evidence = self.framework.evidence.clone();
         lines.extend(evidence.map(|evidence| ("runs", evidence)));
         lines.extend(SharedWarning::lines(&self.caveats));
-        let (format, others) = self.notes.split_at(self.format_notes);
-        lines.splice(0..0, format.iter().map(|note| ("weights", note.clone())));
         lines.extend(others.iter().map(|note| ("note", note.clone())));
         named_lines(&lines)
     }
