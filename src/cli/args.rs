@@ -685,9 +685,9 @@ pub const AUTO: &str = "auto";
 /// Converting public tables, or merging our own.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Whose tables they are; native merges files of our own, such as shards of a plan, and torch-profiler reads traces of a
-    /// job of one's own.
-    #[arg(value_parser = PossibleValuesParser::new([NATIVE, TORCH_PROFILER].into_iter().chain(publishers())))]
+    /// Whose tables they are; native merges files of our own, such as shards of a plan, and torch-profiler and nsys read traces
+    /// of a job of one's own.
+    #[arg(value_parser = PossibleValuesParser::new([NATIVE].into_iter().chain(recorders()).chain(publishers())))]
     pub source: String,
     /// The tables, as they are published: the GPU of a file that does not name it is that of its folder or the one of
     /// `--gpu`.
@@ -746,9 +746,6 @@ pub struct ManualArgs {
 /// Our own schema of timing tables.
 pub const NATIVE: &str = "native";
 
-/// Traces of `torch.profiler`.
-pub const TORCH_PROFILER: &str = "torch-profiler";
-
 /// Publishers whose tables can be imported; none in a build without importers.
 #[cfg(feature = "dataset")]
 fn publishers() -> impl Iterator<Item = &'static str> {
@@ -757,6 +754,17 @@ fn publishers() -> impl Iterator<Item = &'static str> {
 
 #[cfg(not(feature = "dataset"))]
 fn publishers() -> impl Iterator<Item = &'static str> {
+    std::iter::empty()
+}
+
+/// What records traces that can be imported; none in a build without importers.
+#[cfg(feature = "dataset")]
+fn recorders() -> impl Iterator<Item = &'static str> {
+    crate::dataset::trace::Recorder::NAMES.into_iter()
+}
+
+#[cfg(not(feature = "dataset"))]
+fn recorders() -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }
 

@@ -1,12 +1,12 @@
 //! `shapewise import`: public timing tables to our own schema.
 
-use crate::cli::args::{ImportArgs, NATIVE, TORCH_PROFILER, View};
+use crate::cli::args::{ImportArgs, NATIVE, View};
 use crate::cli::output::refuse_existing;
 use crate::cli::{render, rows};
 use crate::dataset;
 use crate::dataset::runs::{read_object, write_runs};
 use crate::dataset::steps::steps_path;
-use crate::dataset::trace::read_trace;
+use crate::dataset::trace::{Recorder, read_trace};
 use crate::dataset::{Filter, Role, Row, Table, anchor_change, line};
 use crate::error::{Error, Result};
 use crate::evaluate::family;
@@ -19,13 +19,15 @@ use std::path::Path;
 pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
     dataset::check_target(&args.out)?;
     let mut gpus = GpuCatalog::default();
+    let recorder = Recorder::parse(&args.source);
+    let of_traces = Recorder::NAMES.map(|name| format!("`import {name}`")).join(" and ");
     let stated = [("source", &args.of_source), ("licence", &args.licence)];
     if let Some((option, text)) = stated.into_iter().find_map(|(name, text)| Some((name, text.as_ref()?)))
         && args.source != NATIVE
-        && args.source != TORCH_PROFILER
+        && recorder.is_none()
     {
         return Err(Error::bad_input(format!(
-            "`--{option}` is `{text}`, and tables of {} have their own; allowed: with `import {NATIVE}` and `import {TORCH_PROFILER}`",
+            "`--{option}` is `{text}`, and tables of {} have their own; allowed: with `import {NATIVE}`, {of_traces}",
             args.source
         )));
     }
@@ -34,22 +36,22 @@ pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
         licence: args.licence.clone(),
         ..rows::filter(&args.filter)
     };
-    if !args.run.is_empty() && args.source != TORCH_PROFILER {
+    if !args.run.is_empty() && recorder.is_none() {
         return Err(Error::bad_input(format!(
-            "`--run` is `{}`, and tables of {} have no steps; allowed: with `import {TORCH_PROFILER}`",
+            "`--run` is `{}`, and tables of {} have no steps; allowed: with {of_traces}",
             args.run.join(","),
             args.source
         )));
     }
     let (mut drift, mut steps) = (Vec::new(), Vec::new());
-    let table = match args.source.as_str() {
-        NATIVE => {
+    let table = match recorder {
+        Some(recorder) => traces(recorder, args, &filter, &mut steps)?,
+        None if args.source == NATIVE => {
             let (table, changes) = merge(args, &filter, &mut gpus)?;
             drift = changes;
             table
         }
-        TORCH_PROFILER => traces(args, &filter, &mut steps)?,
-        _ => rows::read(&args.source, &args.paths, &filter, &mut gpus)?,
+        None => rows::read(&args.source, &args.paths, &filter, &mut gpus)?,
     };
     dataset::write_with(&args.out, &table.rows, &gpus, &[])?;
     let report = ImportReport {
@@ -98,14 +100,14 @@ fn merge(args: &ImportArgs, filter: &Filter, gpus: &mut GpuCatalog) -> Result<(T
 }
 
 /// The rows of traces; their steps are noted in `steps`, and written as runs where `--run` says what they are.
-fn traces(args: &ImportArgs, filter: &Filter, steps: &mut Vec<TraceSteps>) -> Result<Table> {
+fn traces(recorder: Recorder, args: &ImportArgs, filter: &Filter, steps: &mut Vec<TraceSteps>) -> Result<Table> {
     let target = steps_path(&args.out);
     if !args.run.is_empty() && !args.replace.force {
         refuse_existing("--out", &target)?;
     }
     let (mut all, mut runs) = (Table::default(), Vec::new());
     for path in &args.paths {
-        let mut trace = read_trace(path, filter)?;
+        let mut trace = read_trace(recorder, path, filter)?;
         let step = trace.median_step();
         if let Some(step) = step {
             steps.push(TraceSteps {

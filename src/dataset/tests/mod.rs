@@ -2,6 +2,7 @@
 
 mod file;
 mod import;
+mod nsys;
 mod own_runs;
 mod public;
 mod runs;

@@ -1,7 +1,7 @@
 //! Traces of torch.profiler, in small, as libkineto writes them.
 
 use crate::dataset::Filter;
-use crate::dataset::trace::{Trace, read_trace};
+use crate::dataset::trace::{Recorder, Trace, read_trace};
 use crate::error::Result;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::Seconds;
@@ -143,7 +143,7 @@ fn read(content: &[u8], name: &str, filter: &Filter) -> Result<Trace> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
-    read_trace(&path, filter)
+    read_trace(Recorder::TorchProfiler, &path, filter)
 }
 
 fn refusal(text: &str) -> String {

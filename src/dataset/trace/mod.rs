@@ -1,15 +1,16 @@
-//! Traces of `torch.profiler`: the operators of a job of one's own, with the time of the kernels that each call launched, and
-//! its steps.
+//! Traces of `torch.profiler` and Nsight Systems: the operators of a job of one's own, with the time of the kernels that
+//! each call launched, and its steps.
 //!
 //! A kernel belongs to the operator whose time on the thread encloses the launch. Calls of equal operators become one row:
 //! the median of their times.
 
+mod chrome;
 mod event;
+mod nsys;
 mod objects;
 mod operators;
 
-use self::event::{Detailed, Event};
-use self::objects::Objects;
+use self::event::Details;
 use self::operators::Mapped;
 use super::alarms::objection;
 use super::import::Filter;
@@ -18,14 +19,9 @@ use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::Op;
-use crate::random::fnv1a;
 use crate::stats::{median, quantile};
 use crate::units::Seconds;
-use flate2::read::MultiGzDecoder;
 use rustc_hash::FxHashMap;
-use serde_json::Value;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,6 +30,45 @@ const STACK: &str = "pytorch";
 
 /// Calls of an operator from which on a row has their spread.
 const SPREAD_FROM: usize = 5;
+
+named_enum! {
+    /// What recorded a trace.
+    Recorder {
+        /// A file of `export_chrome_trace` or `tensorboard_trace_handler`, packed by gzip or not.
+        TorchProfiler = "torch-profiler",
+        /// A file of `nsys export --type sqlite`.
+        Nsys = "nsys",
+    }
+}
+
+/// What a recorder calls things, for messages and rows.
+struct Words {
+    source: &'static str,
+    /// Where the GPU is named.
+    device: &'static str,
+    /// How a trace is recorded that has kernels, and steps or shapes.
+    kernels: &'static str,
+    shapes: &'static str,
+}
+
+impl Recorder {
+    const fn words(self) -> Words {
+        match self {
+            Self::TorchProfiler => Words {
+                source: "torch.profiler",
+                device: "deviceProperties",
+                kernels: "with ProfilerActivity.CUDA among its activities",
+                shapes: "with record_shapes=True, or with a call of step() after each step",
+            },
+            Self::Nsys => Words {
+                source: "Nsight Systems",
+                device: "TARGET_INFO_GPU",
+                kernels: "with --trace=cuda,nvtx",
+                shapes: "with --pytorch=autograd-shapes-nvtx, or with ranges named step or iteration",
+            },
+        }
+    }
+}
 
 /// What a trace holds.
 pub struct Trace {
@@ -63,9 +98,10 @@ struct Call {
     end: f64,
     name: usize,
     mapped: std::result::Result<Mapped, &'static str>,
-    /// Microseconds of its kernels, and the name of the first.
+    /// Microseconds of its kernels.
     time: f64,
-    kernel: Option<usize>,
+    /// Name and microseconds of the longest.
+    kernel: Option<(usize, f64)>,
 }
 
 struct Kernel {
@@ -89,24 +125,17 @@ struct Events {
     /// Steps of the profiler's schedule, and ranges that a program names so.
     steps: Vec<(f64, Seconds)>,
     ranges: Vec<(f64, Seconds)>,
-    read: u64,
     unreadable: u64,
 }
 
-/// Reads a trace as `export_chrome_trace` or `tensorboard_trace_handler` writes it, packed by gzip or not.
-pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
+/// Reads a trace.
+pub fn read_trace(recorder: Recorder, path: &Path, filter: &Filter) -> Result<Trace> {
     let filter = &filter.resolved(|name| Gpu::find(name).map(|gpu| gpu.name.clone()))?;
-    let events = read_events(path).map_err(|(error, read)| match error.kind() {
-        ErrorKind::UnexpectedEof => Error::bad_input(format!(
-            "{}: the file is cut off after event {read}; allowed: a whole trace",
-            path.display()
-        )),
-        ErrorKind::InvalidData | ErrorKind::InvalidInput => Error::bad_input(format!(
-            "{}: after event {read} this is no JSON, packed by gzip or not ({error}); allowed: a trace of torch.profiler",
-            path.display()
-        )),
-        _ => Error::io(path, error),
-    })?;
+    let words = recorder.words();
+    let events = match recorder {
+        Recorder::TorchProfiler => chrome::read(path),
+        Recorder::Nsys => nsys::read(path),
+    }?;
     let lacks = |what: &str, allowed: &str| {
         let place = path.display();
         Error::bad_input(format!(
@@ -114,19 +143,13 @@ pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
         ))
     };
     if events.kernels.is_empty() {
-        return Err(lacks(
-            "no kernels of a GPU",
-            "with ProfilerActivity.CUDA among its activities",
-        ));
+        return Err(lacks("no kernels of a GPU", words.kernels));
     }
     let steps = events.steps();
     if !events.calls.iter().any(|call| call.mapped.is_ok()) && steps.is_empty() {
-        return Err(lacks(
-            "neither steps nor operators with shapes",
-            "with record_shapes=True, or with a call of step() after each step",
-        ));
+        return Err(lacks("neither steps nor operators with shapes", words.shapes));
     }
-    let gpu = filter.gpu_of(path, events.device.as_deref())?;
+    let gpu = filter.gpu_of(path, words.device, events.device.as_deref())?;
     let stack = filter.only_stack().unwrap_or(STACK).to_owned();
     if let Some(objection) = filter.objection(&gpu.name, &stack) {
         return Err(Error::bad_input(format!(
@@ -135,7 +158,7 @@ pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
         )));
     }
     let origin = Origin {
-        source: filter.source.clone().unwrap_or_else(|| "torch.profiler".to_owned()),
+        source: filter.source.clone().unwrap_or_else(|| words.source.to_owned()),
         licence: filter.licence.clone().unwrap_or_else(|| "LicenseRef-own".to_owned()),
         libraries: None,
     };
@@ -148,86 +171,31 @@ pub fn read_trace(path: &Path, filter: &Filter) -> Result<Trace> {
     })
 }
 
-/// All events of a file, or how many were read before it failed.
-fn read_events(path: &Path) -> std::result::Result<Events, (io::Error, u64)> {
-    let mut events = Events::default();
-    match events.read(path) {
-        Ok(()) => Ok(events),
-        Err(error) => Err((error, events.read)),
-    }
-}
-
 impl Events {
-    fn read(&mut self, path: &Path) -> io::Result<()> {
-        let mut file = BufReader::new(File::open(path)?);
-        let from: Box<dyn Read> = match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-            true => Box::new(MultiGzDecoder::new(file)),
-            false => Box::new(file),
+    /// Keeps the range of a step.
+    fn add_step(&mut self, name: &str, begin: f64, micros: f64) {
+        let steps = match name.starts_with("ProfilerStep") {
+            true => &mut self.steps,
+            false => &mut self.ranges,
         };
-        let mut objects = Objects::new(from);
-        while let Some(text) = objects.next()? {
-            self.read += 1;
-            if self.add(text).is_none() {
-                self.unreadable += 1;
-            }
+        if micros > 0.0 {
+            steps.push((begin, Seconds::from_micros(micros)));
         }
-        Ok(())
     }
 
-    /// Keeps what is wanted of an event; `None` if it is not written as libkineto writes events.
-    fn add(&mut self, text: &[u8]) -> Option<()> {
-        let event: Event<'_> = serde_json::from_slice(text).ok()?;
-        if !event.compute_major.is_null() {
-            self.device.get_or_insert(event.name.into_owned());
-            return Some(());
-        }
-        let kind = event.cat.as_ref();
-        let is_operator = matches!(kind, "cpu_op" | "Operator" | "operator");
-        if (is_operator || kind == "user_annotation") && is_step(&event.name) {
-            let steps = match event.name.starts_with("ProfilerStep") {
-                true => &mut self.steps,
-                false => &mut self.ranges,
-            };
-            if event.dur > 0.0 {
-                steps.push((event.ts, Seconds::from_micros(event.dur)));
-            }
-            return Some(());
-        }
-        let is_kernel = matches!(kind, "kernel" | "Kernel");
-        let is_launch = matches!(kind, "cuda_runtime" | "cuda_driver" | "Runtime" | "hip_runtime");
-        if !(is_operator || is_kernel || is_launch) {
-            return Some(());
-        }
-        let Detailed { args } = serde_json::from_slice(text).ok()?;
-        let begin = ((number(&event.pid), number(&event.tid)), event.ts);
-        if is_launch {
-            self.launches.extend(args.launch().map(|launch| (launch, begin)));
-            return Some(());
-        }
-        let name = self.named(&event.name);
-        if is_kernel {
-            self.kernels.push(Kernel {
-                launch: args.launch(),
-                operator: args.external.as_i64(),
-                name,
-                micros: event.dur,
-            });
-            return Some(());
-        }
-        let operator = args.external.as_i64();
-        self.operators
-            .extend(operator.map(|operator| (operator, (begin, name))));
-        if let Some(mapping) = operators::mapping(&event.name) {
+    /// Keeps a call, if its operator may be one of ours.
+    fn add_call(&mut self, name: &str, begin: Place, micros: f64, details: impl FnOnce() -> Details) {
+        if let Some(mapping) = operators::mapping(name) {
+            let known = self.named(name);
             self.calls.push(Call {
                 begin,
-                end: event.ts + event.dur,
-                name,
-                mapped: mapping.read(&args),
+                end: begin.1 + micros,
+                name: known,
+                mapped: mapping.read(&details()),
                 time: 0.0,
                 kernel: None,
             });
         }
-        Some(())
     }
 
     fn named(&mut self, name: &str) -> usize {
@@ -267,7 +235,9 @@ impl Events {
             match call {
                 Some(call) => {
                     call.time += kernel.micros;
-                    call.kernel.get_or_insert(kernel.name);
+                    if call.kernel.is_none_or(|(_, longest)| kernel.micros > longest) {
+                        call.kernel = Some((kernel.name, kernel.micros));
+                    }
                 }
                 None => {
                     let what = match operator {
@@ -282,7 +252,7 @@ impl Events {
         for call in self.calls {
             let name = &self.names[call.name];
             let mapped = match call.kernel {
-                Some(kernel) => call.mapped.and_then(|mapped| mapped.with_kernel(&self.names[kernel])),
+                Some((kernel, _)) => call.mapped.and_then(|mapped| mapped.with_kernel(&self.names[kernel])),
                 None => Err("no kernel in the trace"),
             };
             match mapped {
@@ -333,11 +303,6 @@ fn is_step(name: &str) -> bool {
         .any(|word| lower.strip_prefix(word).is_some_and(numbered))
 }
 
-/// A process or thread, whose number may be a text.
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| fnv1a(value.to_string().as_bytes()))
-}
-
 /// The name of a kernel without its template arguments and parameters.
 fn short(name: &str) -> &str {
     let name = name.strip_prefix("void ").unwrap_or(name);
@@ -355,7 +320,7 @@ impl Filter {
     }
 
     /// The GPU that a trace names, else the one that the caller does.
-    fn gpu_of(&self, path: &Path, device: Option<&str>) -> Result<&'static Gpu> {
+    fn gpu_of(&self, path: &Path, place: &str, device: Option<&str>) -> Result<&'static Gpu> {
         if let Some(gpu) = device.and_then(|device| Gpu::find(device).ok()) {
             return Ok(gpu);
         }
@@ -368,7 +333,7 @@ impl Filter {
                 );
                 Err(Error::field(
                     path.display(),
-                    "deviceProperties",
+                    place,
                     found,
                     "a known GPU, or its name after --gpu",
                 ))

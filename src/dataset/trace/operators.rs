@@ -1,4 +1,6 @@
 //! Which operators of PyTorch are operators of ours, and where their sizes are.
+//!
+//! A trace without formats, strides or arguments has them in the names of kernels.
 
 use super::event::Details;
 use crate::dataset::schema::product;
@@ -82,10 +84,11 @@ pub fn mapping(name: &str) -> Option<&'static Mapping> {
 
 /// An operator of ours.
 pub struct Mapped {
-    /// The operator.
-    pub op: Op,
-    /// Whether the layout of a GEMM is to be read from the name of its kernel.
-    pub layout_unknown: bool,
+    op: Op,
+    /// Whether the layout of a GEMM, the format and the mask are to be read from the name of its kernel.
+    layout_unknown: bool,
+    dtype_unknown: bool,
+    mask_unknown: bool,
 }
 
 type Result<T> = std::result::Result<T, &'static str>;
@@ -96,9 +99,11 @@ impl Mapping {
         if call.dims.is_empty() {
             return Err("no shapes; record with record_shapes=True");
         }
-        let known = |op| Mapped {
+        let mapped = |op, mask_unknown| Mapped {
             op,
             layout_unknown: false,
+            dtype_unknown: call.types.is_empty(),
+            mask_unknown,
         };
         match *self {
             Self::Gemm(left) => gemm(call, left),
@@ -112,16 +117,19 @@ impl Mapping {
                 if mask.is_some_and(|mask| !call.sizes(mask).is_ok_and(|sizes| sizes.is_empty())) {
                     return Err("a mask of its own");
                 }
-                if tokens_first && [1, 2].iter().any(|side| call.text(causal + side) != Some("-1")) {
+                let mask_unknown = call.concrete.is_empty();
+                let states = tokens_first && !mask_unknown;
+                if states && [1, 2].iter().any(|side| call.text(causal + side) != Some("-1")) {
                     return Err("a sliding window");
                 }
                 let cap = call.text(causal + 3).and_then(|cap| cap.parse().ok());
-                if tokens_first && cap != Some(0.0) {
+                if states && cap != Some(0.0) {
                     return Err("a soft cap");
                 }
                 let causal = match call.text(causal) {
                     Some("True") => true,
                     Some("False") => false,
+                    _ if mask_unknown => false,
                     _ => return Err("no word on its mask"),
                 };
                 let axes = |place: usize| match call.sizes(place)?[..] {
@@ -132,11 +140,7 @@ impl Mapping {
                 let [batch, heads, seq_q, head_dim] = axes(query)?;
                 let [_, kv_heads, seq_kv, _] = axes(query + 1)?;
                 let [.., value_dim] = axes(query + 2)?;
-                let dtype = call.dtype(query)?;
-                let (Dtype::Fp16 | Dtype::Bf16 | Dtype::Fp32) = dtype else {
-                    return Err("a format that attention of ours has not");
-                };
-                Ok(known(Op::Attention(Attention {
+                let attention = Attention {
                     batch,
                     heads,
                     kv_heads,
@@ -147,8 +151,9 @@ impl Mapping {
                     causal,
                     window: 0,
                     pass,
-                    dtype,
-                })))
+                    dtype: call.dtype(query)?,
+                };
+                Ok(mapped(Op::Attention(attention), mask_unknown))
             }
             Self::Memory(kind, pass) => {
                 let sizes = call.sizes(0)?;
@@ -156,20 +161,23 @@ impl Mapping {
                     return Err("operands of two shapes");
                 }
                 let (cols, rows) = sizes.split_last().ok_or("operands without axes")?;
-                // `dim` of a softmax, `normalized_shape` of a norm.
-                let axis = call.text(if pass == Forward { 1 } else { 2 });
-                let last = [format!("[{cols}]"), "-1".to_owned(), rows.len().to_string()];
-                if !matches!(kind, MemoryKind::Gelu | MemoryKind::Add)
-                    && !axis.is_some_and(|axis| last.iter().any(|last| last == axis))
-                {
+                // `dim` of a softmax or `normalized_shape` of a norm; without them, the weight of a norm.
+                let is_last = match call.text(if pass == Forward { 1 } else { 2 }) {
+                    Some(axis) => {
+                        [format!("[{cols}]"), "-1".to_owned(), rows.len().to_string()].contains(&axis.to_owned())
+                    }
+                    None => call.dims.contains(&Value::from([*cols])),
+                };
+                if !matches!(kind, MemoryKind::Gelu | MemoryKind::Add) && !is_last {
                     return Err("no word that its axis is the last one");
                 }
                 let dtype = call.dtype(0)?;
                 let (rows, cols) = (product(rows).ok_or("sizes whose product is above 2^64 - 1")?, *cols);
-                Ok(known(Op::Memory(Memory {
+                let memory = Memory {
                     pass,
                     ..Memory::forward(kind, rows, cols, dtype)
-                })))
+                };
+                Ok(mapped(Op::Memory(memory), false))
             }
         }
     }
@@ -211,22 +219,81 @@ fn gemm(call: &Details, place: usize) -> Result<Mapped> {
             dtype: call.dtype(place)?,
         }),
         layout_unknown: layout.is_none(),
+        dtype_unknown: call.types.is_empty(),
+        mask_unknown: false,
     })
 }
 
 impl Mapped {
-    /// The operator, with what the name of its first kernel says besides.
-    pub fn with_kernel(self, kernel: &str) -> Result<Op> {
-        let Op::Gemm(mut gemm) = self.op else {
-            return Ok(self.op);
-        };
-        if self.layout_unknown {
-            gemm.layout = layout_of(kernel).ok_or("no strides, and a kernel whose name has no layout")?;
+    /// The operator, with what the name of its longest kernel says besides.
+    pub fn with_kernel(mut self, kernel: &str) -> Result<Op> {
+        if self.dtype_unknown {
+            let known = dtype_of(kernel).ok_or("no formats, and a kernel whose name has none")?;
+            match &mut self.op {
+                Op::Gemm(Gemm { dtype, .. })
+                | Op::Attention(Attention { dtype, .. })
+                | Op::Memory(Memory { dtype, .. }) => *dtype = known,
+                _ => {}
+            }
         }
-        if gemm.dtype == Dtype::Fp32 && kernel.contains("tf32") {
-            gemm.dtype = Dtype::Tf32;
+        match &mut self.op {
+            Op::Gemm(gemm) => {
+                if self.layout_unknown {
+                    gemm.layout = layout_of(kernel).ok_or("no strides, and a kernel whose name has no layout")?;
+                }
+                if gemm.dtype == Dtype::Fp32 && kernel.contains("tf32") {
+                    gemm.dtype = Dtype::Tf32;
+                }
+            }
+            Op::Attention(attention) => {
+                if self.mask_unknown {
+                    attention.causal = mask_of(kernel)?;
+                }
+                if !matches!(attention.dtype, Dtype::Fp16 | Dtype::Bf16 | Dtype::Fp32) {
+                    return Err("a format that attention of ours has not");
+                }
+            }
+            _ => {}
         }
-        Ok(Op::Gemm(gemm))
+        Ok(self.op)
+    }
+}
+
+/// What the names of kernels call a format, most telling first: those of others hold that of their sums besides.
+const FORMATS: [(Dtype, &[&str]); 4] = [
+    (Dtype::Fp8, &["e4m3", "e5m2", "nvjet_qq"]),
+    (Dtype::Bf16, &["bf16", "bfloat16", "BFloat16", "nvjet_t"]),
+    (Dtype::Fp16, &["f16", "fp16", "half", "Half", "nvjet_h"]),
+    (Dtype::Fp32, &["sgemm", "f32", "float", "nvjet_s"]),
+];
+
+/// The format that a kernel is named by.
+fn dtype_of(kernel: &str) -> Option<Dtype> {
+    let named = |(_, words): &&(_, &[&str])| words.iter().any(|word| kernel.contains(word));
+    FORMATS.iter().find(named).map(|(dtype, _)| *dtype)
+}
+
+/// Whether a kernel of FlashAttention 2 is causal, by its template `<traits, dropout, causal, local, ...>`.
+fn mask_of(kernel: &str) -> Result<bool> {
+    let unknown = "no word on its mask";
+    let is_flash = ["flash_fwd_kernel", "flash_bwd_dq_dk_dv"]
+        .iter()
+        .any(|name| kernel.contains(name));
+    let (_, list) = kernel.split_once('<').filter(|_| is_flash).ok_or(unknown)?;
+    let mut depth = 0;
+    let arguments: Vec<&str> = list
+        .split(|letter| {
+            depth += i32::from(letter == '<') - i32::from(letter == '>');
+            depth < 0 || (depth == 0 && letter == ',')
+        })
+        .collect();
+    let is_true = |place: usize| {
+        let argument = arguments.get(place)?.trim().trim_start_matches("(bool)");
+        Some(matches!(argument, "1" | "true"))
+    };
+    match is_true(3).ok_or(unknown)? || is_true(7) == Some(true) {
+        true => Err("a sliding window or a soft cap"),
+        false => is_true(2).ok_or(unknown),
     }
 }
 
@@ -260,12 +327,17 @@ impl Details {
         numbers(self.strides.get(place))
     }
 
+    /// The format of a tensor; any where the trace has none.
     fn dtype(&self, place: usize) -> Result<Dtype> {
-        match self.types.get(place).and_then(Value::as_str) {
-            Some("c10::BFloat16") => Ok(Dtype::Bf16),
-            Some("c10::Half") => Ok(Dtype::Fp16),
+        if self.types.is_empty() {
+            return Ok(Dtype::Bf16);
+        }
+        let name = self.types.get(place).and_then(Value::as_str);
+        match name.map(|name| name.strip_prefix("c10::").unwrap_or(name)) {
+            Some("BFloat16") => Ok(Dtype::Bf16),
+            Some("Half") => Ok(Dtype::Fp16),
             Some("float") => Ok(Dtype::Fp32),
-            Some("c10::Float8_e4m3fn" | "c10::Float8_e5m2") => Ok(Dtype::Fp8),
+            Some("Float8_e4m3fn" | "Float8_e5m2") => Ok(Dtype::Fp8),
             _ => Err("an unknown format"),
         }
     }
