@@ -3,6 +3,7 @@
 pub mod measure;
 
 use crate::cli::output::{Files, ReplaceArgs};
+use crate::cli::settings::{Setting, Settings};
 use crate::cli::{help, hints};
 use crate::ops::LARGEST;
 use crate::report::plot;
@@ -22,6 +23,9 @@ use std::path::{Path, PathBuf};
 ///
 /// Results go to standard output, everything else to standard error. Exit codes: 0 done,
 /// 1 the request cannot be met, a file is wrong or `check --strict` found a broken rule, 2 wrong usage, 70 a bug.
+///
+/// The GPU may be named by SHAPEWISE_GPU. ~/.config/shapewise/config.toml, or the file that SHAPEWISE_CONFIG names, may set
+/// `gpu` and `network_gbit_per_s`. The command line goes before both.
 #[derive(Debug, Parser)]
 #[command(name = "shapewise", version, propagate_version = true)]
 pub struct Cli {
@@ -34,9 +38,9 @@ pub struct Cli {
     /// The files that the command line names.
     #[arg(skip)]
     pub files: Files,
-    /// The GPU, if it is that of the environment.
+    /// Options that the environment or a file sets.
     #[arg(skip)]
-    pub gpu_of_environment: Option<String>,
+    pub set: Vec<Setting>,
 }
 
 /// How a result is shown.
@@ -133,13 +137,13 @@ pub enum Command {
 
 impl Cli {
     /// The grammar, with its help in groups.
-    pub fn arranged() -> clap::Command {
-        help::arranged(Self::command())
+    pub fn arranged(settings: &Settings) -> clap::Command {
+        help::arranged(Self::command(), settings)
     }
 
     /// Reads a command line, the program's name first.
-    pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let command = adjusted(Self::arranged()).mut_subcommands(|command| {
+    pub fn read(args: impl IntoIterator<Item = OsString>, settings: &Settings) -> Result<Self, clap::Error> {
+        let command = adjusted(Self::arranged(settings)).mut_subcommands(|command| {
             let sweeps = command.get_name() == "sweep";
             if sweeps { command } else { without_ranges(command) }
         });
@@ -150,9 +154,9 @@ impl Cli {
             hints::improved(error, &command, &words)
         })?;
         let read = Self::from_arg_matches(&matches);
-        let mut read = read.map_err(|error| error.format(&mut Self::arranged()))?;
+        let mut read = read.map_err(|error| error.format(&mut Self::arranged(settings)))?;
         read.files = Files::of(&command, &matches);
-        read.gpu_of_environment = help::gpu_of_environment(&matches);
+        read.set = settings.used(&matches);
         Ok(read)
     }
 }

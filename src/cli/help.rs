@@ -1,16 +1,13 @@
 //! How help is arranged: groups of options, which of them `-h` leaves to `--help`, and examples.
 
 use crate::arch::Preset;
+use crate::cli::settings::{GPU_VARIABLE, Settings};
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::predict::library;
 use crate::request::{GROUPS, Group};
-use clap::builder::{ArgPredicate, PossibleValuesParser};
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command};
-
-/// The variable of the environment that names the GPU where neither the command line nor a model does.
-pub const GPU_VARIABLE: &str = "SHAPEWISE_GPU";
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command};
 
 /// The commands whose options are grouped: those that predict.
 const GROUPED: [&str; 6] = ["predict", "search", "plan", "compare", "check", "sweep"];
@@ -155,8 +152,8 @@ const EXAMPLES: [(&str, [&str; 2]); 26] = [
     ("manual", ["--out man", "--markdown"]),
 ];
 
-/// The program with its help arranged.
-pub fn arranged(root: Command) -> Command {
+/// The program with its help arranged, and options as they are set.
+pub fn arranged(root: Command, settings: &Settings) -> Command {
     let help = Arg::new("help").short('h').long("help").action(clap::ArgAction::Help);
     let help = help.help("Print the common options (-h) or all of them (--help)");
     let version = Arg::new("version")
@@ -171,20 +168,20 @@ pub fn arranged(root: Command) -> Command {
     root.mut_subcommands(|command| {
         let predicts = GROUPED.contains(&command.get_name());
         let path = command.get_name().to_owned();
-        of_command(command, &path, if predicts { &GROUPS } else { &[] })
+        of_command(command, &path, if predicts { &GROUPS } else { &[] }, settings)
     })
 }
 
-fn of_command(command: Command, path: &str, groups: &[Group]) -> Command {
+fn of_command(command: Command, path: &str, groups: &[Group], settings: &Settings) -> Command {
     let command = match groups.is_empty() {
         true => command,
-        false => command.mut_args(|arg| with_gpu(arg, path)),
+        false => command.mut_args(|arg| with_default(arg, path, settings)),
     };
     let rare = RARE.iter().find(|(name, _)| *name == path);
     let command = grouped(command.mut_args(shortened), rare.map_or("", |(_, rare)| rare), groups);
     let command = command.mut_subcommands(|part| {
         let path = format!("{path} {}", part.get_name());
-        of_command(part, &path, groups)
+        of_command(part, &path, groups, settings)
     });
     match EXAMPLES.iter().find(|(name, _)| *name == path) {
         Some((_, examples)) => {
@@ -195,43 +192,17 @@ fn of_command(command: Command, path: &str, groups: &[Group]) -> Command {
     }
 }
 
-/// The option, where it is `--gpu`, with the default that the environment gives it.
-///
-/// A model given by its path has no default, since it may bring its own GPU.
-fn with_gpu(arg: Arg, path: &str) -> Arg {
-    if arg.get_id() != "gpu" || !arg.get_default_values().is_empty() {
-        return arg;
+/// The option as it is set, and the help of `--gpu` with what its default is.
+fn with_default(arg: Arg, path: &str, settings: &Settings) -> Arg {
+    if arg.get_id() != "gpu" {
+        return settings.with(arg);
     }
     if path == "compare" {
         return arg.help("The GPUs, such as h100,h200,b200; `shapewise gpus` lists them [default: all]");
     }
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let arg = arg.help(help.replace("[default: ", &format!("[default: that of {GPU_VARIABLE}, else ")));
-    match in_environment() {
-        Some(name) => {
-            let built_in = |model: &'static str| ("model", ArgPredicate::Equals(model.into()), name.clone());
-            let arg = arg.default_value_ifs(library::names().map(built_in));
-            let arg = arg.default_value_if("model", ArgPredicate::IsPresent, None::<&str>);
-            arg.default_value(name).hide_default_value(true)
-        }
-        None => arg,
-    }
-}
-
-fn in_environment() -> Option<String> {
-    std::env::var(GPU_VARIABLE).ok().filter(|name| !name.is_empty())
-}
-
-/// The GPU of a command, if it is that of the environment.
-pub fn gpu_of_environment(matches: &ArgMatches) -> Option<String> {
-    match matches.subcommand() {
-        Some((_, matches)) => gpu_of_environment(matches),
-        None => {
-            let is_known = matches.try_contains_id("gpu").unwrap_or(false);
-            let is_default = is_known && matches.value_source("gpu") == Some(ValueSource::DefaultValue);
-            in_environment().filter(|_| is_default)
-        }
-    }
+    let help = help.replace("[default: ", &format!("[default: that of {GPU_VARIABLE}, else "));
+    settings.with(arg.help(help))
 }
 
 /// The program for the completion of a shell: names that are built in are values.

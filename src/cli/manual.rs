@@ -2,6 +2,7 @@
 
 use crate::cli::args::{Cli, CompletionsArgs, ManualArgs};
 use crate::cli::output::write_all;
+use crate::cli::settings::Settings;
 use crate::cli::{help, note};
 use crate::error::{Error, Result};
 use clap::{Arg, Command};
@@ -9,13 +10,13 @@ use std::collections::BTreeMap;
 
 pub(super) fn completions(args: &CompletionsArgs) -> String {
     let mut script = Vec::new();
-    let mut command = help::completed(Cli::arranged());
+    let mut command = help::completed(Cli::arranged(&Settings::default()));
     clap_complete::generate(args.shell, &mut command, "shapewise", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
 pub(super) fn pages(args: &ManualArgs) -> Result<String> {
-    let mut root = Cli::arranged();
+    let mut root = Cli::arranged(&Settings::default());
     root.build();
     let Some(folder) = &args.out else {
         return Ok(markdown(&root));

@@ -41,6 +41,8 @@ pub mod rows;
 
 mod search;
 
+mod settings;
+
 #[cfg(feature = "serve")]
 mod serve;
 
@@ -52,7 +54,7 @@ mod target;
 mod train;
 
 use crate::cli::args::{Cli, Command, Format, Predict, View};
-use crate::cli::help::GPU_VARIABLE;
+use crate::cli::settings::Settings;
 use crate::error::{Error, Result, panics_are_expected};
 use crate::report::Report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -87,7 +89,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The exit code of the program with these arguments, for those who run it inside another one.
 pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::read(args) {
+    let settings = match Settings::read() {
+        Ok(settings) => settings,
+        Err(error) => {
+            say(&format!("error: {error}"));
+            return FAILED;
+        }
+    };
+    let cli = match Cli::read(args, &settings) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too; a closed pipe is not an error.
@@ -96,8 +105,8 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     finish(cli.view, || {
-        if let Some(gpu) = &cli.gpu_of_environment {
-            note(&format!("--gpu {gpu} by {GPU_VARIABLE}"));
+        for setting in &cli.set {
+            note(&setting.note());
         }
         cli.files.check()?;
         execute(&cli)

@@ -121,6 +121,7 @@ pub fn write_all(option: &str, files: &[(PathBuf, Vec<u8>)], replace: ReplaceArg
 #[cfg(test)]
 mod tests {
     use crate::cli::args::Cli;
+    use crate::cli::settings::Settings;
 
     #[test]
     fn a_file_is_never_read_and_written_and_asks_before_it_is_replaced() {
@@ -132,7 +133,7 @@ mod tests {
         std::fs::hard_link(&own, &hard).unwrap();
         let said = |line: String| {
             let words = line.split_whitespace().map(Into::into);
-            let files = Cli::read(words).expect(&line).files;
+            let files = Cli::read(words, &Settings::default()).expect(&line).files;
             files.check().err().map(|error| error.to_string())
         };
         for (line, wanted) in [

@@ -209,7 +209,10 @@ fn colours_are_for_terminals_and_quiet_leaves_out_notes() {
 fn the_environment_names_the_gpu_where_nothing_else_does() {
     let run = |line: &str, gpu: &str| {
         let mut command = Command::new(program());
-        command.args(line.split(' ')).env("SHAPEWISE_GPU", gpu);
+        command
+            .args(line.split(' '))
+            .env("SHAPEWISE_GPU", gpu)
+            .env("SHAPEWISE_CONFIG", "");
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
@@ -248,6 +251,57 @@ fn the_environment_names_the_gpu_where_nothing_else_does() {
             .contains("else h200]")
     );
     assert!(data("compare --help").contains("[default: all]"));
+}
+
+#[test]
+fn a_file_sets_what_neither_the_command_line_nor_the_environment_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shapewise/config.toml");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    let run = |line: &str, gpu: &str, content: &str| {
+        std::fs::write(&file, content).unwrap();
+        let mut command = Command::new(program());
+        command
+            .args(line.split(' '))
+            .env("SHAPEWISE_GPU", gpu)
+            .env_remove("SHAPEWISE_CONFIG");
+        let output = command.env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let gemm = "predict gemm -m 4096 -n 4096 -k 4096";
+    let place = file.display();
+    for (options, gpu, on, note) in [
+        ("", "", "(b200)", format!("--gpu b200 by {place}\n")),
+        ("", "a100", "(a100)", "--gpu a100 by SHAPEWISE_GPU\n".to_owned()),
+        (" --gpu l4", "a100", "(l4)", String::new()),
+        (" -q", "", "(b200)", String::new()),
+    ] {
+        let (code, text, error) = run(&format!("{gemm}{options}"), gpu, "gpu = \"b200\"\n");
+        assert_eq!((code, error), (Some(0), note), "{options} {gpu}");
+        assert!(text.contains(on), "{options} {gpu}: {text}");
+    }
+    let step = "predict model llama-3-8b --dp 16";
+    let (code, text, error) = run(step, "", "network_gbit_per_s = 100\n");
+    assert_eq!(
+        (code, error),
+        (Some(0), format!("--network-gbit-per-s 100 by {place}\n"))
+    );
+    assert_ne!(text, run(step, "", "").1);
+    let (_, all, note) = run("compare llama-3-8b --gpus 8", "", "gpu = \"b200\"\n");
+    assert!(all.contains("h100") && note.is_empty(), "{note}");
+    for (content, code, parts) in [
+        ("gpuu = \"b200\"", 1, ["line 1: unknown field `gpuu`", "`gpu`"]),
+        ("\ngpu = true", 1, ["line 2: ", "expected a string"]),
+        ("gpu = ", 1, ["line 1: ", ""]),
+        ("network_gbit_per_s = -1", 1, ["line 1: ", "from 0.001 to 8000"]),
+        ("gpu = \"h1oo\"", 2, ["--gpu h1oo by ", "nearest h100"]),
+    ] {
+        let (found, _, error) = run(gemm, "", content);
+        assert_eq!(found, Some(code), "{content}: {error}");
+        let said = parts.iter().all(|part| error.contains(part)) && error.contains(&*place.to_string());
+        assert!(said, "{content}: {error}");
+    }
 }
 
 #[test]
