@@ -1,6 +1,4 @@
-// What starts a workload where it really runs: flags of Megatron-LM, vLLM and SGLang.
-
-import { preset } from "./lists.js";
+// What starts a workload where it really runs: flags of Megatron-LM, vLLM and SGLang. `tests/page/launch-flags.json` lists them.
 
 /** `--flag value` of each that is set; a flag that is true has no value. */
 const flags = (all) => Object.entries(all).filter(([, value]) => value).map(([flag, value]) => ` \\\n  --${flag}${value === true ? "" : ` ${value}`}`).join("");
@@ -11,7 +9,7 @@ const above = (least, value) => value > least && value;
 const RECOMPUTED = {
 	full: { "recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1 },
 	selective: { "recompute-granularity": "selective", "recompute-modules": "core_attn" },
-	pointwise: { "recompute-granularity": "selective", "recompute-modules": "layernorm moe_act" },
+	pointwise: { "recompute-granularity": "selective", "recompute-modules": "layernorm" },
 	mlp: { "recompute-granularity": "selective", "recompute-modules": "mlp" },
 	"latent-up": { "recompute-granularity": "selective", "recompute-modules": "mla_up_proj" },
 };
@@ -25,28 +23,31 @@ const shaped = (shape) => shape && {
 	"num-layers": shape.layers, "hidden-size": shape.hidden, "ffn-hidden-size": shape.d_ff, "num-attention-heads": shape.heads, "kv-channels": shape.head_dim,
 	"group-query-attention": shape.kv_heads !== shape.heads, "num-query-groups": shape.kv_heads !== shape.heads && shape.kv_heads,
 	"multi-latent-attention": shape.kv_lora_rank > 0, "kv-lora-rank": shape.kv_lora_rank, swiglu: shape.mlp === "swiglu", "vocab-size": shape.vocab,
-	"num-experts": shape.experts, "moe-router-topk": shape.top_k, "moe-ffn-hidden-size": shape.moe_d_ff,
+	"num-experts": shape.experts, "moe-router-topk": shape.top_k, "moe-ffn-hidden-size": shape.moe_d_ff, "moe-grouped-gemm": shape.experts > 0,
 };
 
 function training(work, shape) {
 	const gpus = work.tp * work.cp * work.pp * work.dp;
 	const node = Math.min(8, gpus);
-	return `torchrun --nnodes ${Math.ceil(gpus / node)} --nproc-per-node ${node} pretrain_gpt.py${flags({
+	const sharded = work.zero > 1;
+	// Before Blackwell, Megatron-LM starts with tensor or context parallelism only like this, and with its FSDP only without.
+	const alone = !sharded && (work.tp > 1 || work.cp > 1) ? "CUDA_DEVICE_MAX_CONNECTIONS=1 " : "";
+	return `${alone}torchrun --nnodes ${Math.ceil(gpus / node)} --nproc-per-node ${node} pretrain_gpt.py${flags({
 		...shaped(shape),
-		"seq-length": work.seq, "micro-batch-size": work.batch, "global-batch-size": work.batch * work.microbatches * work.dp,
+		"seq-length": work.seq, "max-position-embeddings": work.seq, "micro-batch-size": work.batch, "global-batch-size": work.batch * work.microbatches * work.dp,
 		"tensor-model-parallel-size": work.tp, "sequence-parallel": work.sequence_parallel, "context-parallel-size": above(1, work.cp),
 		"pipeline-model-parallel-size": work.pp, "num-virtual-stages-per-pipeline-rank": above(1, work.vp),
 		"expert-model-parallel-size": above(1, work.ep), "expert-tensor-parallel-size": above(0, work.expert_tp),
-		"use-distributed-optimizer": work.zero === 1, "use-megatron-fsdp": work.zero > 1, "data-parallel-sharding-strategy": SHARDED[work.zero],
-		...RECOMPUTED[work.recompute], ...(work.recompute_layers && { "recompute-method": "block", "recompute-num-layers": work.recompute_layers }),
+		"use-distributed-optimizer": work.zero === 1, "use-megatron-fsdp": sharded, "data-parallel-sharding-strategy": SHARDED[work.zero],
+		"ckpt-format": sharded && "fsdp_dtensor", ...RECOMPUTED[work.recompute], ...(work.recompute === "pointwise" && shape?.experts && { "recompute-modules": "layernorm moe_act" }),
+		...(work.recompute_layers && { "recompute-method": "block", "recompute-num-layers": work.recompute_layers }),
 		"optimizer-cpu-offload": /optimizer|all/.test(work.offload), bf16: work.dtype !== "fp16", fp16: work.dtype === "fp16",
 		...(work.dtype === "fp8" && { "fp8-format": FP8[work.recipe] ? "e4m3" : "hybrid", "fp8-recipe": FP8[work.recipe] ?? "tensorwise" }),
 	})}`;
 }
 
-/** Pairs of a name and a command for a workload as an answer has it; `length` is the most tokens of a sequence. */
-export function launches(model, work, length) {
-	const shape = preset(model);
+/** Pairs of a name and a command for a workload as an answer has it, of a model and its shape if it is published; `length` is the most tokens of a sequence. */
+export function launches(model, shape, work, length) {
 	if (work.mode === "train") return [["torchrun and Megatron-LM", training(work, shape)]];
 	const id = / of ([\w-]+\/[^\s;]+)/.exec(shape?.source ?? "")?.[1] ?? model;
 	// Experts over more ranks than share an attention: the attention is replicated inside one engine.
@@ -61,7 +62,7 @@ export function launches(model, work, length) {
 			"max-num-seqs": work.batch, "max-model-len": length, quantization: fp8, "kv-cache-dtype": cache && "fp8",
 		})}`],
 		["SGLang", `${replicas}python -m sglang.launch_server --model-path ${id}${flags({
-			"tp-size": work.tp * inside, "pp-size": above(1, work.pp), "ep-size": above(1, work.ep), "dp-size": above(1, inside), "enable-dp-attention": inside > 1,
+			"tp-size": work.tp * inside, "pp-size": above(1, work.pp), "ep-size": above(1, work.ep), "attn-dp-size": above(1, inside),
 			"max-running-requests": work.batch * inside, "context-length": length, quantization: fp8, "kv-cache-dtype": cache && "fp8_e4m3",
 		})}`],
 	];

@@ -5,7 +5,7 @@ import { facts, h, p, put, span, table } from "./dom.js";
 import * as format from "./format.js";
 import { ends, filled, heading, latencies, latencyHeadings, rates, view } from "./layouts.js";
 import { launches } from "./launch.js";
-import { gpuField, gpuTitle } from "./lists.js";
+import { gpuField, gpuTitle, preset } from "./lists.js";
 import { plot } from "./plot.js";
 
 export const { mount, show } = view({
@@ -19,7 +19,7 @@ export const { mount, show } = view({
 		["How training Llama 3 8B scales from 8 to 512 H100s", "#plan?architecture=llama-3-8b&gpu=h100&gpus=8:512"],
 	],
 	besides: engines,
-	launched: ({ model, seq, output, plans: [{ layouts: [first] }] }) => (first ? launches(model, first.workload, seq + (output ?? 0)) : []),
+	launched: ({ model, seq, output, plans: [{ layouts: [first] }] }) => (first ? launches(model, preset(model), first.workload, seq + (output ?? 0)) : []),
 	render: planned,
 });
 

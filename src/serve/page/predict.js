@@ -7,7 +7,7 @@ import { facts, h, p, put, span, table } from "./dom.js";
 import { Form } from "./form.js";
 import * as format from "./format.js";
 import { launches } from "./launch.js";
-import { gpuField, gpuTitle } from "./lists.js";
+import { gpuField, gpuTitle, preset } from "./lists.js";
 import { defaults, fields } from "./openapi.js";
 import { plot, sharesWithNames } from "./plot.js";
 import { Source } from "./source.js";
@@ -133,7 +133,7 @@ function render(step, figures, sweep, request) {
 			["rules", h("a", { href: source.href("check") }, "Check this shape against the sizing rules")],
 		]),
 		h("details", { class: "operators", open }, h("summary", null, `All ${step.lines.length} operators`), operators(step)),
-		commands("predict model", STEP, request, launches(step.model, step.workload, length(step))));
+		commands("predict model", STEP, request, launches(step.model, preset(step.model), step.workload, length(step))));
 }
 
 /** A figure of the GPU, if it was answered. */
