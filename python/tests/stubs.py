@@ -11,7 +11,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-from shapewise import _shapewise
+import shapewise
 
 OUT = Path(__file__).parents[1] / "shapewise" / "__init__.pyi"
 SIZES = {"Size", "SizeOrZero"}
@@ -21,7 +21,6 @@ class Stubs:
     def __init__(self, described):
         self.schemas = described["schemas"]
         self.questions = {question["name"]: question for question in described["questions"]}
-        self.target = described["target"]["properties"]
         self.reports = {question["report"] for question in described["questions"]}
         self.classes = {}
 
@@ -96,15 +95,9 @@ class Stubs:
 
     def options(self, question, sizes="int"):
         """The options of a question by name: type, whether it must be given, description."""
-        question = self.questions[question]
-        if question["request"] is None:
-            return {}
-        schema = self.schemas[question["request"]]
+        needed = self.schemas.get(self.questions[question]["request"], {}).get("required", [])
         options = {}
-        properties = dict(schema["properties"])
-        if properties.pop("workload", None):
-            properties |= self.schemas["WorkloadRequest"]["properties"]
-        for key, value in properties.items():
+        for key, value in shapewise._options(question).items():
             name = value.get("$ref", "").rsplit("/", 1)[-1]
             either = value.get("oneOf", [])
             parts = [part.get("$ref", "").rsplit("/", 1)[-1] for part in either]
@@ -114,12 +107,8 @@ class Stubs:
             said = [one["description"] for one in [value, *either] if "description" in one]
             text = said[0] if said else self.resolved(value).get("description", "")
             name = f"{key}_" if keyword.iskeyword(key) else key
-            options[name] = (kind, key in schema.get("required", []), text)
-        if question["has_target"]:
-            for key, value in self.target.items():
-                kind = self.type(value, None).replace(" | None", "")
-                options[key] = (kind, False, value.get("description", ""))
-        if question["name"] == "compare":
+            options[name] = (kind, key in needed, text)
+        if question == "compare":
             _, *rest = options["gpu"]
             options["gpu"] = ("str | Sequence[str]", *rest)
         return options
@@ -226,9 +215,7 @@ class Times:
 
 def written():
     """The text of the stubs."""
-    import shapewise
-
-    stubs = Stubs(json.loads(_shapewise.questions()))
+    stubs = Stubs(shapewise._DESCRIBED)
     summary = shapewise.__doc__.strip()
     parts = []
     report = {name: stubs.questions[name]["report"] for name in stubs.questions}

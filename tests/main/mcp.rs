@@ -1,12 +1,16 @@
 //! `shapewise mcp`: lines of JSON-RPC, and an independent client.
 
 use crate::cli::{data, program};
+use crate::http::endless;
 use crate::skip::skip;
 use serde_json::{Value, json};
 use shapewise::answer::question::Question;
 use shapewise::request::json::in_keys;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// A server and the pipes to it.
 struct Server {
@@ -19,7 +23,10 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let mut command = Command::new(program());
-        let command = command.arg("mcp").env_remove("SHAPEWISE_GPU");
+        let command = command
+            .arg("mcp")
+            .env_remove("SHAPEWISE_GPU")
+            .env("SHAPEWISE_CONFIG", "");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
         let output = BufReader::new(output);
@@ -66,6 +73,60 @@ impl Server {
         drop(self.input);
         assert!(self.process.wait().unwrap().success());
     }
+}
+
+/// A search that runs without end is asked for by as many calls as are answered at once.
+#[test]
+fn a_call_that_its_client_cancels_frees_its_worker() {
+    let Server {
+        mut process,
+        mut input,
+        output,
+        asked,
+    } = Server::start();
+    let (lines, heard) = mpsc::channel();
+    thread::spawn(move || {
+        output
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|line| lines.send(line))
+    });
+    let mut say = |method: &str, id: Option<u64>, params: Value| {
+        let mut message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        message
+            .as_object_mut()
+            .unwrap()
+            .extend(id.map(|id| ("id".to_owned(), id.into())));
+        writeln!(input, "{message}").unwrap();
+    };
+    let last = asked + thread::available_parallelism().map_or(1, usize::from) as u64;
+    for id in asked + 1..=last {
+        say(
+            "tools/call",
+            Some(id),
+            json!({"name": "search", "arguments": endless()}),
+        );
+    }
+    let short = json!({"params": "125M", "exhaustive": true, "mlp": "gelu", "layers": 12, "heads": 12, "kv_heads": 12, "vocab": 50257});
+    say(
+        "tools/call",
+        Some(last + 1),
+        json!({"name": "search", "arguments": short}),
+    );
+    assert!(heard.recv_timeout(Duration::from_secs(1)).is_err(), "a worker is free");
+    for id in asked + 1..=last {
+        say("notifications/cancelled", None, json!({"requestId": id}));
+    }
+    let answer = loop {
+        let line = heard.recv_timeout(Duration::from_secs(120)).expect("no worker is free");
+        let line: Value = serde_json::from_str(&line).unwrap();
+        if line["id"] == last + 1 {
+            break line;
+        }
+    };
+    assert_ne!(answer["result"]["isError"], true, "{answer}");
+    drop(input);
+    assert!(process.wait().unwrap().success());
 }
 
 /// The references of a schema.
