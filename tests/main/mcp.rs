@@ -1,16 +1,12 @@
 //! `shapewise mcp`: lines of JSON-RPC, and an independent client.
 
 use crate::cli::{data, program};
-use crate::http::endless;
 use crate::skip::skip;
 use serde_json::{Value, json};
 use shapewise::answer::question::Question;
 use shapewise::request::json::in_keys;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 /// A server and the pipes to it.
 struct Server {
@@ -77,7 +73,13 @@ impl Server {
 
 /// A search that runs without end is asked for by as many calls as are answered at once.
 #[test]
+#[cfg(feature = "serve")]
 fn a_call_that_its_client_cancels_frees_its_worker() {
+    use crate::http::endless;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     let Server {
         mut process,
         mut input,
