@@ -510,9 +510,9 @@ impl Architecture {
         if is_file || name_or_path == "-" {
             return read_config(path);
         }
-        match Preset::find(name_or_path) {
+        match Preset::published(name_or_path) {
             Err(_) if path.exists() => read_config(path),
-            preset => preset.map(Preset::as_published),
+            published => published,
         }
     }
 

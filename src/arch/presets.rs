@@ -8,9 +8,32 @@ use crate::toml_text;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde_json::Value;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/architectures");
+
+/// What the names of checkpoints add.
+static NAMES: LazyLock<Names> = built_in!("data/checkpoint-names.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Names {
+    /// Words about training, which changes no shape.
+    tuning: Vec<String>,
+    dates: Vec<String>,
+    /// Longer words before those that end them.
+    formats: Vec<FormatWord>,
+}
+
+/// A word about the format of the weights.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FormatWord {
+    word: String,
+    /// What it means, if not weights in 16 bits.
+    #[serde(default)]
+    quantization_config: Option<Value>,
+}
 
 /// One published model.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,8 +50,34 @@ pub struct Preset {
     /// Format of the weights in the published config, if they are not in 16 bits.
     #[serde(default)]
     pub quantization_config: Option<Value>,
+    /// Checkpoints of the same shape that differ otherwise.
+    #[serde(default)]
+    checkpoints: Vec<Checkpoint>,
+    /// Whether searches compare shapes with it and plans of measurements take its widths.
+    #[serde(default = "Preset::is_typical")]
+    typical: bool,
     /// The shape.
     pub architecture: Architecture,
+}
+
+/// Checkpoints whose weights are stored otherwise, or that see or hear.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checkpoint {
+    #[serde(default)]
+    names: Vec<String>,
+    /// Names of those whose text part alone has the shape.
+    #[serde(default)]
+    text_of: Vec<String>,
+    /// Format of the weights, if they are not in 16 bits.
+    #[serde(default)]
+    quantization_config: Option<Value>,
+}
+
+impl Checkpoint {
+    fn names(&self) -> impl Iterator<Item = &String> {
+        self.names.iter().chain(&self.text_of)
+    }
 }
 
 impl Preset {
@@ -60,22 +109,25 @@ impl Preset {
         })
     }
 
-    /// The preset with this name or alias; case, `-`, `_`, and a leading `owner/` do not matter.
+    const fn is_typical() -> bool {
+        true
+    }
+
+    /// The presets that others are compared with.
+    pub fn typical() -> impl Iterator<Item = &'static Self> {
+        Self::all().iter().filter(|preset| preset.typical)
+    }
+
+    /// The preset with this name or alias; case, `-`, `_`, a leading `owner/` and words of `data/checkpoint-names.toml` do
+    /// not matter.
     pub fn find(name: &str) -> Result<&'static Self> {
-        let find = |wanted: String| {
-            let mut all = Self::all().iter();
-            all.find(|preset| preset.names().any(|known| key(known) == wanted))
-        };
-        find(key(name))
-            .or_else(|| find(without_tuning(key(name))))
-            .ok_or_else(|| {
-                let nearest = Self::nearest(name).join(", ");
-                let mut allowed = format!("a preset, nearest {nearest}, or the path of a config.json or of its folder");
-                if is_count(name) {
-                    allowed += &format!("; `search --params {name}` finds a shape of that size");
-                }
-                Error::field("request", "architecture", format!("`{name}`"), &allowed)
-            })
+        Ok(Found::of(name)?.preset)
+    }
+
+    /// The architecture that a preset or a checkpoint of its shape has, its weights as they were published or as the name
+    /// says.
+    pub fn published(name: &str) -> Result<Architecture> {
+        Found::of(name).map(Found::architecture)
     }
 
     /// The known names with the fewest edits to this one.
@@ -83,18 +135,16 @@ impl Preset {
         names::nearest(name, Self::all().iter().flat_map(Self::names))
     }
 
-    /// The architecture with its weights as they were published.
-    pub fn as_published(&self) -> Architecture {
-        let mut arch = self.architecture.clone();
-        if let Some(config) = &self.quantization_config {
-            arch.stated = Stated::published(config, &arch);
-        }
-        arch
+    /// Its other names and those of the checkpoints of its shape.
+    pub fn aliases(&self) -> impl Iterator<Item = &String> {
+        self.aliases
+            .iter()
+            .chain(self.checkpoints.iter().flat_map(Checkpoint::names))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.architecture.name)
-            .chain(&self.aliases)
+            .chain(self.aliases())
             .map(String::as_str)
     }
 }
@@ -105,17 +155,90 @@ fn is_count(name: &str) -> bool {
     digits.is_some_and(|digits| digits.parse::<f64>().is_ok_and(|count| count > 0.0))
 }
 
-/// A name without what says that a model was tuned, which changes no shape: `mistral7binstructv0.3`, `llama27bchathf`.
-fn without_tuning(key: String) -> String {
-    let key = key.replace("instruct", "");
-    let ends = ["hf", "chat", "it", "base"];
-    let plain = ends.iter().fold(&*key, |key, end| key.strip_suffix(end).unwrap_or(key));
-    plain.to_owned()
+/// What a name means.
+struct Found {
+    preset: &'static Preset,
+    checkpoint: Option<&'static Checkpoint>,
+    is_text_part: bool,
+    format: Option<&'static FormatWord>,
+}
+
+impl Found {
+    fn of(name: &str) -> Result<Self> {
+        Self::known(name).ok_or_else(|| {
+            let nearest = Preset::nearest(name).join(", ");
+            let mut allowed = format!("a preset, nearest {nearest}, or the path of a config.json or of its folder");
+            if is_count(name) {
+                allowed += &format!("; `search --params {name}` finds a shape of that size");
+            }
+            Error::field("request", "architecture", format!("`{name}`"), &allowed)
+        })
+    }
+
+    /// The name as it is, without its format, without words about training, without its date.
+    fn known(name: &str) -> Option<Self> {
+        let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+        let mut name = format!("-{}-", name.replace(['_', ' '], "-"));
+        let mut found = Self::exactly(&name, None);
+        let mut formats = NAMES.formats.iter();
+        let format = formats.find(|format| without(&mut name, &format.word));
+        for words in [&[][..], &NAMES.tuning, &NAMES.dates] {
+            for word in words {
+                while without(&mut name, word) {}
+            }
+            found = found.or_else(|| Self::exactly(&name, format));
+        }
+        found
+    }
+
+    fn exactly(name: &str, format: Option<&'static FormatWord>) -> Option<Self> {
+        let wanted = key(name);
+        let is_wanted = |known: &str| key(known) == wanted;
+        let preset = Preset::all().iter().find(|preset| preset.names().any(is_wanted))?;
+        let mut checkpoints = preset.checkpoints.iter();
+        let checkpoint = checkpoints.find(|checkpoint| checkpoint.names().any(|known| is_wanted(known)));
+        Some(Self {
+            preset,
+            checkpoint,
+            is_text_part: checkpoint.is_some_and(|found| found.text_of.iter().any(|known| is_wanted(known))),
+            format,
+        })
+    }
+
+    fn architecture(self) -> Architecture {
+        let mut arch = self.preset.architecture.clone();
+        let own = match self.checkpoint {
+            Some(checkpoint) => &checkpoint.quantization_config,
+            None => &self.preset.quantization_config,
+        };
+        let method = |config: &Option<Value>| config.as_ref().map(|config| config["quant_method"].clone());
+        // What was published says more than the word for it.
+        let format = self
+            .format
+            .filter(|format| method(&format.quantization_config) != method(own));
+        let stated = format.map_or(own, |format| &format.quantization_config);
+        if let Some(config) = stated {
+            arch.stated = Stated::published(config, &arch, format.map(|format| &format.word));
+        }
+        if self.is_text_part {
+            arch.stated.leave_out_all_but_text();
+        }
+        arch
+    }
+}
+
+/// Takes a word out of a name whose words have `-` around them, where it is there.
+fn without(name: &mut String, word: &str) -> bool {
+    let at = name.find(&format!("-{word}-"));
+    if let Some(at) = at {
+        name.replace_range(at..=at + word.len(), "");
+    }
+    at.is_some()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::parameters;
+    use super::super::{Workload, parameters};
     use super::*;
 
     #[test]
@@ -144,20 +267,50 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_in_any_spelling_and_unknown_ones_get_neighbours() {
-        for (given, found) in [
-            ("llama-2-7b", "llama-2-7b"),
-            ("meta-llama/Llama-2-7b-hf", "llama-2-7b"),
-            ("GPT-3_2.7B", "gpt3-2.7b"),
-            ("Llama3.1-8B", "llama-3-8b"),
-            ("meta-llama/Llama-3.1-8B-Instruct", "llama-3-8b"),
-            ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
-            ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
-            ("google/gemma-3-27b-it", "gemma-3-27b"),
-        ] {
-            assert_eq!(Preset::find(given).unwrap().architecture.name, found);
+    fn names_that_people_type_are_found_and_others_get_neighbours() {
+        for line in include_str!("../../tests/model-names.txt").lines() {
+            let (preset, names) = line.split_once(": ").unwrap();
+            for name in names.split(' ') {
+                let found = Preset::find(name).ok().map(|found| &*found.architecture.name);
+                assert_eq!(found, (preset != "refused").then_some(preset), "{name}");
+            }
         }
         let message = Preset::find("lama-2-7b").unwrap_err().to_string();
         assert!(message.contains("llama-2-7b"), "{message}");
+    }
+
+    #[test]
+    fn the_format_in_a_name_is_that_of_the_weights() {
+        let work = Workload::decode(1, 1024);
+        for (name, format) in [
+            ("llama-3-8b", None),
+            ("Llama-3.1-8B-Instruct-FP8", Some("the name says fp8 (`fp8`)")),
+            ("Qwen3-8B-AWQ", Some("the name says awq with 4 bits (`awq`)")),
+            ("Qwen3-30B-A3B-NVFP4", Some("the name says modelopt NVFP4 (`nvfp4`)")),
+            ("kimi-k2", Some("the config says fp8 in blocks of 128 x 128")),
+            (
+                "Kimi-K2-Instruct-FP8",
+                Some("the config says fp8 in blocks of 128 x 128"),
+            ),
+            ("kimi-k2-bf16", None),
+            ("kimi-k2.5", Some("the config says compressed-tensors pack-quantized")),
+            ("kimi-k2.5-nvfp4", Some("the name says modelopt NVFP4 (`nvfp4`)")),
+            ("gpt-oss-20b-mxfp4", Some("the config says mxfp4")),
+        ] {
+            let stated = Preset::published(name).unwrap().stated;
+            let note = stated.format_note(&work);
+            assert_eq!(note.is_some(), format.is_some(), "{name}: {note:?}");
+            assert!(
+                note.unwrap_or_default().starts_with(format.unwrap_or_default()),
+                "{name}"
+            );
+            let stored = stated.stored().is_some();
+            assert_eq!(stored, format.is_some(), "{name}");
+        }
+        let seeing = Preset::published("qwen3-vl-8b-instruct").unwrap().stated.notes(&work);
+        assert!(
+            seeing.len() == 1 && seeing[0].contains("`text_config` alone"),
+            "{seeing:?}"
+        );
     }
 }

@@ -28,7 +28,7 @@ impl PresetsReport {
     pub fn new(presets: &[Preset]) -> Self {
         let lines = presets.iter().map(|preset| PresetLine {
             shape: ArchitectureShape::from(&preset.architecture),
-            aliases: preset.aliases.clone(),
+            aliases: preset.aliases().cloned().collect(),
             source: preset.source.clone(),
         });
         Self {

@@ -270,9 +270,7 @@ struct Published(Vec<(&'static Preset, Vec<f64>)>);
 
 impl Published {
     fn new(base: &Architecture) -> Self {
-        let alike = Preset::all()
-            .iter()
-            .filter(|preset| is_alike(&preset.architecture, base));
+        let alike = Preset::typical().filter(|preset| is_alike(&preset.architecture, base));
         Self(
             alike
                 .map(|preset| (preset, coordinates(&preset.architecture)))

@@ -172,7 +172,7 @@ impl Request {
                 && self.workload.validate(arch).is_ok()
                 && arch.layers.is_multiple_of(self.workload.pp)
         };
-        let presets = Preset::all().iter().filter(is_near);
+        let presets = Preset::typical().filter(is_near);
         presets.min_by(|a, b| badness(&a.architecture).total_cmp(&badness(&b.architecture)))
     }
 

@@ -151,14 +151,11 @@ impl Context for Predictors {
 /// The architecture that `key` of a body holds; no path, as the service reads no files.
 pub fn architecture(request: &ArchitectureRequest, key: &str) -> error::Result<Architecture> {
     match request {
-        ArchitectureRequest::Named(name) => match Preset::find(name) {
-            Ok(preset) => Ok(preset.architecture.clone()),
-            Err(_) => {
-                let nearest = Preset::nearest(name).join(", ");
-                let allowed = format!("a preset, nearest {nearest}, or the object of a config.json");
-                Err(Error::field(json::PLACE, key, format!("\"{name}\""), &allowed))
-            }
-        },
+        ArchitectureRequest::Named(name) => Preset::published(name).map_err(|_| {
+            let nearest = Preset::nearest(name).join(", ");
+            let allowed = format!("a preset, nearest {nearest}, or the object of a config.json");
+            Error::field(json::PLACE, key, format!("\"{name}\""), &allowed)
+        }),
         ArchitectureRequest::Config(config) => read_object(config, UNNAMED, key),
     }
 }

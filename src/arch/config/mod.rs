@@ -37,8 +37,6 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use table::table;
 
-const TEXT_ONLY: &str = "`text_config` alone is read: what sees or hears is not counted";
-
 /// Reads a `config.json`, also from the folder that holds it or, where the path is `-`, from standard input; the model
 /// is named after the file, or after its folder if it is called `config.json`.
 pub fn read_config(path: &Path) -> Result<Architecture> {
@@ -133,7 +131,7 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
         }
     };
     arch.stated = arch.stated.or(whole);
-    arch.stated.leave_out(TEXT_ONLY);
+    arch.stated.leave_out_all_but_text();
     Ok(arch)
 }
 

@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 /// last a file of modelopt beside the config.
 const QUANTIZATION: [&str; 4] = ["quantization_config", "quantization", "compression_config", HF_QUANT];
 
+/// Where it is said how they are not packed.
+const DTYPE: [&str; 2] = ["torch_dtype", "dtype"];
+
 /// The file of modelopt.
 pub(super) const HF_QUANT: &str = "hf_quant_config.json";
 
@@ -29,6 +32,7 @@ pub struct Stated {
 /// A number format as the config calls it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Format {
+    /// The field of the config, or the word in the name of a checkpoint.
     field: &'static str,
     name: String,
 }
@@ -98,7 +102,7 @@ impl Stated {
     /// Reads the format that a config states: `quantization_config` says more than `dtype`.
     pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self> {
         let mut format = None;
-        for field in ["torch_dtype", "dtype"] {
+        for field in DTYPE {
             let stated = fields.value(field).and_then(|value| value.as_str());
             if let Some(name) = stated {
                 let name = name.trim_start_matches("torch.").to_owned();
@@ -123,9 +127,10 @@ impl Stated {
         anywhere(object).and_then(|(_, config)| quantized::read(config, arch))
     }
 
-    /// What a published checkpoint of this architecture with this `quantization_config` says.
-    pub(in super::super) fn published(config: &Value, arch: &Architecture) -> Self {
-        let [field, ..] = QUANTIZATION;
+    /// What a published checkpoint of this architecture with this `quantization_config` says, or with this word in its
+    /// name.
+    pub(in super::super) fn published(config: &Value, arch: &Architecture, word: Option<&'static String>) -> Self {
+        let field = word.map_or(QUANTIZATION[0], String::as_str);
         Self {
             format: config.as_object().map(|config| Format::packed(field, config)),
             stored: quantized::read(config, arch),
@@ -157,6 +162,11 @@ impl Stated {
         self.left_out.push(what.into());
     }
 
+    /// Adds that the parts of a multimodal model beside its text part are not counted.
+    pub(in super::super) fn leave_out_all_but_text(&mut self) {
+        self.leave_out("`text_config` alone is read: what sees or hears is not counted");
+    }
+
     /// Adds the fields that were passed over.
     pub(super) fn pass_over(&mut self, fields: &[String]) {
         if let [_, others @ ..] = fields {
@@ -175,7 +185,11 @@ impl Stated {
         let format = self.format.as_ref()?;
         let Format { field, name } = format;
         let taken = work.format_name();
-        let contradiction = format!("the config says {name} (`{field}`); this answer takes {taken}");
+        let (place, others) = match DTYPE.contains(field) || QUANTIZATION.contains(field) {
+            true => ("config", ""),
+            false => ("name", "; `dtype` or the config.json of the checkpoint says others"),
+        };
+        let contradiction = format!("the {place} says {name} (`{field}`); this answer takes {taken}");
         let Some(stored) = self.stored.as_ref() else {
             return (format.dtype() != Some(work.linear_dtype())).then_some(contradiction);
         };
@@ -195,7 +209,7 @@ impl Stated {
             false => format!("; timed as {}", work.linear_dtype()),
         };
         Some(format!(
-            "weights as stored, {name} (`{field}`), with their scales{kept}{timed}"
+            "weights as stored, {name} (`{field}`), with their scales{kept}{timed}{others}"
         ))
     }
 

@@ -528,7 +528,7 @@ fn stored_bytes(config: &Value, quantization: &Value) -> f64 {
     let arch = match config.as_str() {
         Some(preset) => {
             let mut arch = Preset::find(preset).unwrap().architecture.clone();
-            arch.stated = Stated::published(quantization, &arch);
+            arch.stated = Stated::published(quantization, &arch, None);
             arch
         }
         None => {

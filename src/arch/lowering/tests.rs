@@ -190,7 +190,7 @@ fn model_flops_equal_the_lowered_gemms_of_every_preset() {
     for preset in Preset::all() {
         let arch = &preset.architecture;
         // So many tokens that the experts of every preset get equal shares.
-        for work in [Workload::train(15, 1024), Workload::prefill(15, 1024)] {
+        for work in [Workload::train(45, 1024), Workload::prefill(45, 1024)] {
             if work.trains() && arch.index.is_some() {
                 continue;
             }
