@@ -630,7 +630,7 @@ pub struct FilterArgs {
 #[derive(Debug, Args)]
 pub struct EvaluateArgs {
     /// Timing tables.
-    #[arg(long, required_unless_present_any = ["runs", "loss"], num_args = 1.., value_name = "FILE")]
+    #[arg(long, required_unless_present = "runs", num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
     /// Whose tables they are; native is our own schema, auto decides by the columns of each table.
     #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].into_iter().chain(publishers())))]
@@ -638,9 +638,6 @@ pub struct EvaluateArgs {
     /// Measured whole models (docs/runs.md), judged instead of timing tables; `--gpu` and `--stack` choose them by GPU and software.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["data", "from", "kept_out"])]
     pub runs: Vec<PathBuf>,
-    /// Losses of models by shape (docs/runs.md), judged instead: differences between pairs of shapes.
-    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["data", "runs", "model", "kept_out", "gpu", "stack"])]
-    pub loss: Vec<PathBuf>,
     /// The framework that whole models are predicted with: a built-in one, the path of a calibrated one, or auto for
     /// the one that each run's software names.
     #[arg(long, default_value = AUTO, value_name = "NAME|PATH|auto", requires = "runs")]
@@ -653,16 +650,16 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
     /// Predict the rows of this GPU as if it had no table: by the models that saw no row of it.
-    #[arg(long, value_name = "GPU", conflicts_with_all = ["runs", "loss", "model", "gpu"])]
+    #[arg(long, value_name = "GPU", conflicts_with_all = ["runs", "model", "gpu"])]
     pub leave_out: Option<String>,
     /// Predict every row as if its software were not known, with intervals that hold for any stack of its GPU.
-    #[arg(long, conflicts_with_all = ["runs", "loss"])]
+    #[arg(long, conflicts_with = "runs")]
     pub any_stack: bool,
     /// Only rows whose keys were kept out when the model was trained (`train --keep-out`).
     #[arg(long, requires = "model")]
     pub kept_out: bool,
     /// Write every timing or run beside its prediction and interval to this table, too.
-    #[arg(long, value_name = "FILE.csv", conflicts_with = "loss")]
+    #[arg(long, value_name = "FILE.csv")]
     pub csv: Option<PathBuf>,
     /// Which rows.
     #[command(flatten)]

@@ -4,29 +4,20 @@ use crate::answer::calibrate::framework;
 use crate::answer::predictors::{artifact, described_by};
 use crate::cli::args::{AUTO, EvaluateArgs, FilterArgs, View};
 use crate::cli::{output, render, rows};
-use crate::dataset::losses::read_losses;
 use crate::dataset::runs::read_runs;
 use crate::error::Result;
 use crate::evaluate::evaluate;
 use crate::evaluate::layouts::planned;
-use crate::evaluate::loss::pair_test;
 use crate::evaluate::runs::{Choice, compared, judge};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::predict::Predictor;
 use crate::predict::scope::Scope;
 use crate::report::evaluation::{EvaluationReport, rows_csv};
-use crate::report::loss::LossReport;
 use crate::report::runs::{RunsReport, runs_csv};
 
 pub(super) fn run(args: &EvaluateArgs, view: View) -> Result<String> {
     if !args.runs.is_empty() {
         return runs(args, view);
-    }
-    if !args.loss.is_empty() {
-        let losses = read_losses(&args.loss)?;
-        let test = pair_test(&losses)?;
-        let report = LossReport::new(&test, rows::skipped(&test.skipped));
-        return Ok(render(&report, view));
     }
     let mut gpus = GpuCatalog::default();
     let filter = match &args.leave_out {

@@ -109,7 +109,7 @@ pub(super) fn retain_kept_out(table: &mut Table, model: &Artifact) -> Result<()>
 }
 
 /// The account of left-out rows as reports want it, the most frequent reason first.
-pub(super) fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
+pub fn skipped(skipped: &Skipped) -> Vec<SkippedRows> {
     let rows = |(reason, rows): (&str, u64)| SkippedRows {
         reason: reason.to_owned(),
         rows,

@@ -4,7 +4,6 @@
 //! that a handful of rows cannot give is absent, never a NaN.
 
 pub mod layouts;
-pub mod loss;
 #[cfg(all(test, feature = "dataset"))]
 #[path = "tests/memory.rs"]
 mod memory_of_runs;

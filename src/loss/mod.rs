@@ -4,8 +4,6 @@
 //! (`data/loss/terms.toml`) have a source each. A difference is computed in [`DRAWS`] joint draws, one law and one set of
 //! random numbers each, which all shapes share: so differences between any two shapes are drawn together.
 
-pub mod fit;
-
 pub mod law;
 
 mod terms;

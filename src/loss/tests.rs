@@ -439,36 +439,6 @@ fn the_base_law_puts_published_optima_where_they_are() {
     assert!((saved * all / 1.7e22 - 1.0).abs() < 0.06, "{}", saved * all);
 }
 
-#[test]
-fn a_law_is_found_again_from_its_own_losses() {
-    for form in Form::ALL {
-        let law = match form {
-            Form::Total => Law::new(form, vec![1.8, 6.2, 0.34, 6.2, 0.3]),
-            Form::Aspect => Law::new(form, vec![1.9, -0.1, 0.23, -0.8, 0.45, 0.3, 3.8, 0.1, 0.05]),
-            Form::WidthDepth => Law::new(form, vec![1.2, -0.7, 0.3, -0.8, 0.45, -0.9, 0.4, -1.0, 0.6]),
-        }
-        .unwrap();
-        let shapes = [1e8, 3e8, 1e9]
-            .into_iter()
-            .flat_map(|blocks| [8.0, 20.0, 45.0, 90.0, 180.0, 300.0].map(|ratio| generic(blocks, ratio).size));
-        let observations: Vec<_> = shapes
-            .flat_map(|size| {
-                let law = &law;
-                [3e9, 1e10, 3e10, 1e11].map(|tokens| fit::Observation {
-                    size,
-                    tokens,
-                    loss: law.loss(&size, tokens),
-                    weight: 1.0,
-                })
-            })
-            .collect();
-        let found = fit::fit(form, &observations).unwrap();
-        let held_out = generic(6e8, 130.0).size;
-        let [there, here] = [&law, &found].map(|law| law.loss(&held_out, 2e10));
-        assert!((there - here).abs() < 2e-3, "{form}: {here} for {there}");
-    }
-}
-
 /// Of Nemotron-H 8B's 52 layers of one block each, 4 attend, 24 are Mamba-2 and 24 an MLP.
 #[test]
 fn the_share_of_attention_is_one_of_the_layers_that_mix_tokens() {

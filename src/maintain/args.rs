@@ -25,6 +25,8 @@ pub enum Command {
     /// Write the page on the accuracy of all built-in models and frameworks: held-out errors, each GPU as if it had no table, and
     /// whole runs.
     Accuracy(AccuracyArgs),
+    /// Judge the laws of the loss by published runs: differences between pairs of shapes.
+    Losses(LossesArgs),
 }
 
 /// Reproducing the paper.
@@ -64,4 +66,12 @@ pub struct AccuracyArgs {
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,
+}
+
+/// Judging the laws of the loss.
+#[derive(Debug, Args)]
+pub struct LossesArgs {
+    /// Tables of final losses (docs/runs.md).
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
 }

@@ -1,10 +1,12 @@
-//! Tools of the maintainers: the findings of the co-design paper, and the page on accuracy.
+//! Tools of the maintainers: the findings of the co-design paper, the page on accuracy, and the laws of the loss judged.
 
 mod accuracy;
 
 mod args;
 
 mod findings;
+
+mod losses;
 
 mod report;
 
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
         let text = match &cli.command {
             Command::Reproduce(args) => findings::run(args, cli.view),
             Command::Accuracy(args) => accuracy::run(args),
+            Command::Losses(args) => losses::run(args, cli.view),
         };
         text.map(Into::into)
     });

@@ -23,9 +23,6 @@ pub mod graph;
 #[cfg(feature = "dataset")]
 pub mod import;
 
-#[cfg(feature = "dataset")]
-pub mod loss;
-
 #[cfg(feature = "measure")]
 pub mod measure;
 
@@ -261,7 +258,7 @@ pub struct SkippedRows {
 
 /// One line per reason, or nothing.
 #[cfg(feature = "dataset")]
-fn skipped_text(skipped: &[SkippedRows]) -> String {
+pub fn skipped_text(skipped: &[SkippedRows]) -> String {
     if skipped.is_empty() {
         return String::new();
     }

@@ -74,7 +74,7 @@ macro_rules! row {
 pub(super) use row;
 
 /// A cell that may have nothing to show.
-pub(super) fn dash(shown: Option<impl ToString>) -> String {
+pub fn dash(shown: Option<impl ToString>) -> String {
     shown.map_or_else(|| "-".to_owned(), |shown| shown.to_string())
 }
 

@@ -51,9 +51,6 @@ mod fleet;
 
 mod goldens;
 
-#[cfg(feature = "dataset")]
-mod losses;
-
 #[cfg(feature = "serve")]
 mod http;
 

@@ -335,3 +335,23 @@ fn the_page_on_accuracy_is_what_the_program_writes() {
     let data = ["accuracy", "--data", &command[4], "--out", &out];
     refuses(&data, 1, &["--out", "--force"]);
 }
+
+/// The bounds that the laws have to meet: on pairs of shapes that no fit saw.
+#[test]
+fn differences_of_loss_are_predicted_for_shapes_that_no_fit_saw() {
+    let Some(table) = public("loss_runs") else { return };
+    let (code, out, err) = run(&["losses", &table, "--format", "json"]);
+    assert_eq!(code, 0, "{err}");
+    let document: Value = serde_json::from_str(&out).unwrap();
+    let overall = |judge: &str| {
+        let mut all = document["overall"].as_array().unwrap().iter();
+        all.find(|errors| errors["judge"] == judge).unwrap()
+    };
+    let refitted = overall("refitted without the shapes");
+    assert!(refitted["median_error_mnat"].as_f64().unwrap() <= 14.0, "{refitted}");
+    assert!(refitted["sign_right"].as_f64().unwrap() >= 0.92, "{refitted}");
+    assert!(refitted["coverage_90"].as_f64().unwrap() >= 0.8, "{refitted}");
+    let without = overall("refitted without a shape term");
+    let [with, without] = [refitted, without].map(|errors| errors["rms_error_mnat"].as_f64().unwrap());
+    assert!(with < 0.5 * without, "{with} {without}");
+}

@@ -3,16 +3,16 @@
 //! The built-in laws are judged on shapes that they were fitted to and, apart, on others. Laws fitted anew to the table are
 //! judged by cross-validation: no pair by a fit that saw a run of either shape's fold.
 
-use crate::dataset::Skipped;
-use crate::dataset::losses::{LossRun, LossRuns, LossSet};
-use crate::error::Result;
-use crate::loss::fit::{Observation, fit};
-use crate::loss::law::{Form, Member, Schedule, Size};
-use crate::loss::{Ensemble, Model, Profile};
-use crate::ops::Dtype;
-use crate::random::Random;
-use crate::stats::median;
+use crate::losses::fit::{Observation, fit};
 use rayon::prelude::*;
+use shapewise::dataset::Skipped;
+use shapewise::dataset::losses::{LossRun, LossRuns, LossSet};
+use shapewise::error::Result;
+use shapewise::loss::law::{Form, Member, Schedule, Size};
+use shapewise::loss::{Ensemble, Model, Profile};
+use shapewise::ops::Dtype;
+use shapewise::random::Random;
+use shapewise::stats::median;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest ratio of the parameters of a pair.
@@ -36,7 +36,7 @@ const BOOTSTRAPS: usize = 12;
 /// The refitted forms, whose median counts.
 const FORMS: [Form; 2] = [Form::Aspect, Form::WidthDepth];
 
-named_enum! {
+shapewise::named_enum! {
     /// Which laws judge which pairs.
     Judge {
         /// The built-in ones, both shapes in their fit: no figure of predictions.
@@ -360,7 +360,7 @@ impl PairErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::law::Law;
+    use shapewise::loss::law::Law;
 
     /// Runs of a law at three sizes, with layers and width swapped within a size where `shuffled`.
     fn runs(shuffled: bool) -> LossRuns {

@@ -1,9 +1,9 @@
-//! The answer to `evaluate --loss`: errors of predicted differences of loss.
+//! The answer to `losses`: errors of predicted differences of loss.
 
-use crate::evaluate::loss::{PairErrors, PairTest};
-use crate::report::table::{dash, left, right, row, table};
-use crate::report::{Report, SkippedRows, grouped, percent, skipped_text};
+use crate::losses::pairs::{PairErrors, PairTest};
 use serde::Serialize;
+use shapewise::report::table::{dash, left, right, table};
+use shapewise::report::{Report, SkippedRows, grouped, percent, skipped_text};
 use std::collections::BTreeMap;
 
 /// Errors of predicted differences of loss by set of comparable losses and by what predicted them.
@@ -94,12 +94,12 @@ impl Report for LossReport {
         ];
         let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "all".to_owned());
         let rows = self.sets.iter().chain(&self.overall).map(|keys| {
-            row![
+            [
                 cell(&keys.source),
                 cell(&keys.split),
                 cell(&keys.loss_on),
-                keys.judge,
-                keys.shapes,
+                keys.judge.to_owned(),
+                keys.shapes.to_string(),
                 grouped(keys.pairs as u64),
                 format!("{:.1}", keys.measured_rms_mnat),
                 format!("{:.1}", keys.median_error_mnat),

@@ -1,8 +1,8 @@
 //! Fits laws of the loss to runs.
 
-use crate::error::Result;
-use crate::least_squares::least_squares;
-use crate::loss::law::{Form, Law, Size};
+use shapewise::error::Result;
+use shapewise::least_squares::least_squares;
+use shapewise::loss::law::{Form, Law, Size};
 
 /// Standard deviation of a loss that the fit takes for granted, nats per token.
 const NOISE: f64 = 0.01;
@@ -78,4 +78,50 @@ pub fn fit(form: Form, observations: &[Observation]) -> Result<Law> {
         .collect();
     let solution = least_squares(&residuals, &start, ITERATIONS);
     Law::new(form, coefficients(&solution.at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shape of so many parameters in blocks, so much wider than deep.
+    fn size(blocks: f64, ratio: f64) -> Size {
+        let width = f64::cbrt(blocks * ratio / 12.0);
+        Size {
+            layers: width / ratio,
+            width,
+            blocks,
+            embeddings: 0.1 * blocks,
+        }
+    }
+
+    #[test]
+    fn a_law_is_found_again_from_its_own_losses() {
+        for form in Form::ALL {
+            let law = match form {
+                Form::Total => Law::new(form, vec![1.8, 6.2, 0.34, 6.2, 0.3]),
+                Form::Aspect => Law::new(form, vec![1.9, -0.1, 0.23, -0.8, 0.45, 0.3, 3.8, 0.1, 0.05]),
+                Form::WidthDepth => Law::new(form, vec![1.2, -0.7, 0.3, -0.8, 0.45, -0.9, 0.4, -1.0, 0.6]),
+            }
+            .unwrap();
+            let shapes = [1e8, 3e8, 1e9]
+                .into_iter()
+                .flat_map(|blocks| [8.0, 20.0, 45.0, 90.0, 180.0, 300.0].map(|ratio| size(blocks, ratio)));
+            let observations: Vec<_> = shapes
+                .flat_map(|size| {
+                    let law = &law;
+                    [3e9, 1e10, 3e10, 1e11].map(|tokens| Observation {
+                        size,
+                        tokens,
+                        loss: law.loss(&size, tokens),
+                        weight: 1.0,
+                    })
+                })
+                .collect();
+            let found = fit(form, &observations).unwrap();
+            let held_out = size(6e8, 130.0);
+            let [there, here] = [&law, &found].map(|law| law.loss(&held_out, 2e10));
+            assert!((there - here).abs() < 2e-3, "{form}: {here} for {there}");
+        }
+    }
 }
