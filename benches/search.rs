@@ -137,7 +137,6 @@ fn methods(c: &mut Criterion) {
     for (name, parameters, tp) in BUDGETS {
         for (kind, method) in [
             ("annealing", Method::Anneal { seed: 0 }),
-            ("random", Method::Random { seed: 0 }),
             ("everything", Method::Exhaustive),
         ] {
             let request = request(parameters, tp, Mode::Train, method);

@@ -199,12 +199,6 @@ impl Role {
         matches!(self, Self::ExpertsUp | Self::ExpertsDown)
     }
 
-    /// Whether every layer has operators of this role: not embedding, head, optimizer and
-    /// collectives.
-    pub fn is_of_layer(self) -> bool {
-        (Self::AttentionNorm..=Self::MlpResidual).contains(&self) || self == Self::Quantize
-    }
-
     /// Whether this reads or writes the residual stream, or is a norm.
     pub(super) const fn is_of_residual(self) -> bool {
         matches!(

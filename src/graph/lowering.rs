@@ -15,27 +15,16 @@ use std::collections::{HashMap, HashSet};
 const UINT4: DataType = DataType(21);
 const INT4: DataType = DataType(22);
 
+/// Whether a list of kinds, with spaces between them, has this one.
+fn lists(kinds: &str, kind: &str) -> bool {
+    kinds.split(' ').any(|known| known == kind)
+}
+
 /// What combines two tensors element by element.
 pub(super) fn is_pairwise(kind: &str) -> bool {
-    const KINDS: [&str; 16] = [
-        "Add",
-        "And",
-        "BiasAdd",
-        "BiasGelu",
-        "Div",
-        "Equal",
-        "Greater",
-        "GreaterOrEqual",
-        "Less",
-        "LessOrEqual",
-        "Max",
-        "Min",
-        "Mul",
-        "Or",
-        "Pow",
-        "Sub",
-    ];
-    KINDS.contains(&kind)
+    const KINDS: &str = "Add And BiasAdd BiasGelu Div Equal Greater GreaterOrEqual Less LessOrEqual Max Min Mul Or Pow \
+        Sub";
+    lists(KINDS, kind)
 }
 
 /// Products of two tensors: which input the second one is, and whether both are of 8-bit integers.
@@ -88,69 +77,17 @@ fn computes_integers(kind: &str) -> bool {
 
 /// Functions of one tensor, element by element.
 fn is_unary(kind: &str) -> bool {
-    const KINDS: [&str; 36] = [
-        "Abs",
-        "Cast",
-        "Ceil",
-        "Celu",
-        "Clip",
-        "Cos",
-        "DequantizeLinear",
-        "Elu",
-        "Erf",
-        "Exp",
-        "FastGelu",
-        "Floor",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "IsNaN",
-        "LeakyRelu",
-        "Log",
-        "Mish",
-        "Neg",
-        "Not",
-        "QuantizeLinear",
-        "QuickGelu",
-        "Reciprocal",
-        "Relu",
-        "Round",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Swish",
-        "Tanh",
-        "ThresholdedRelu",
-        "Trunc",
-    ];
-    KINDS.contains(&kind)
+    const KINDS: &str = "Abs Cast Ceil Celu Clip Cos DequantizeLinear Elu Erf Exp FastGelu Floor Gelu HardSigmoid \
+        HardSwish IsNaN LeakyRelu Log Mish Neg Not QuantizeLinear QuickGelu Reciprocal Relu Round \
+        Sigmoid Sign Sin Softplus Softsign Sqrt Swish Tanh ThresholdedRelu Trunc";
+    lists(KINDS, kind)
 }
 
 /// What is called an activation function.
 fn is_activation(kind: &str) -> bool {
-    const KINDS: [&str; 17] = [
-        "BiasGelu",
-        "BiasSplitGelu",
-        "Celu",
-        "Elu",
-        "Erf",
-        "FastGelu",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "LeakyRelu",
-        "Mish",
-        "QuickGelu",
-        "Relu",
-        "Sigmoid",
-        "Softplus",
-        "Swish",
-        "Tanh",
-    ];
-    KINDS.contains(&kind)
+    const KINDS: &str = "BiasGelu BiasSplitGelu Celu Elu Erf FastGelu Gelu HardSigmoid HardSwish LeakyRelu Mish \
+        QuickGelu Relu Sigmoid Softplus Swish Tanh";
+    lists(KINDS, kind)
 }
 
 /// Norms of rows, with the kernel that computes them.
@@ -166,23 +103,9 @@ fn norm(kind: &str) -> Option<MemoryKind> {
 
 /// What moves no data or is not run when a model answers.
 fn is_view(kind: &str) -> bool {
-    const KINDS: [&str; 14] = [
-        "Constant",
-        "ConstantOfShape",
-        "Dropout",
-        "Expand",
-        "Flatten",
-        "Identity",
-        "Range",
-        "Reshape",
-        "Shape",
-        "Size",
-        "Split",
-        "Squeeze",
-        "Trilu",
-        "Unsqueeze",
-    ];
-    KINDS.contains(&kind)
+    const KINDS: &str = "Constant ConstantOfShape Dropout Expand Flatten Identity Range Reshape Shape Size Split Squeeze \
+        Trilu Unsqueeze";
+    lists(KINDS, kind)
 }
 
 fn is_reduction(kind: &str) -> bool {
@@ -191,19 +114,9 @@ fn is_reduction(kind: &str) -> bool {
 
 /// Whether the output has the shape of the first input.
 pub(super) fn keeps_shape(kind: &str) -> bool {
-    const KINDS: [&str; 10] = [
-        "BiasSoftmax",
-        "CumSum",
-        "Dropout",
-        "DynamicQuantizeLinear",
-        "Identity",
-        "LogSoftmax",
-        "RotaryEmbedding",
-        "ScatterND",
-        "Softmax",
-        "Trilu",
-    ];
-    is_unary(kind) || norm(kind).is_some() || KINDS.contains(&kind)
+    const KINDS: &str = "BiasSoftmax CumSum Dropout DynamicQuantizeLinear Identity LogSoftmax RotaryEmbedding ScatterND \
+        Softmax Trilu";
+    is_unary(kind) || norm(kind).is_some() || lists(KINDS, kind)
 }
 
 fn is_elementwise(kind: &str) -> bool {

@@ -689,10 +689,6 @@ impl Explorer<'_> {
     fn explore(&self, method: Method) -> (Archive, StopReason) {
         let ((archive, interrupted), end) = match method {
             Method::Exhaustive => (self.scan(self.families), StopReason::Exhausted),
-            Method::Random { seed } => {
-                let sample = scan::sample(self.families, self.effort.moves(), seed);
-                (self.scan(&sample), StopReason::Iterations)
-            }
             Method::Anneal { seed } => {
                 let (predictor, space, families) = (self.predictor, self.space, self.families);
                 let annealed = anneal::anneal(predictor, space, self.scale, families, self.effort, seed, self.watch);

@@ -243,11 +243,6 @@ pub enum Method {
     },
     /// Every shape.
     Exhaustive,
-    /// As many random shapes as annealing has moves, nothing else: what annealing is measured against.
-    Random {
-        /// Equal seeds give equal results.
-        seed: u64,
-    },
 }
 
 /// Experts for a search that names no mixture: none shared, in every layer; how many and how wide follows from the search.

@@ -10,8 +10,6 @@ use crate::search::objective::Worker;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
-use rand::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -72,14 +70,4 @@ pub fn near<'a>(
     };
     let near = families.iter().filter(move |family| is_near(&family.shape));
     near.copied()
-}
-
-/// Random shapes, drawn with replacement, each as a family of one width.
-pub fn sample(families: &[ShapeFamily], count: u64, seed: u64) -> Vec<ShapeFamily> {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut draw = || {
-        let family = &families[random.random_range(0..families.len())];
-        family.only(random.random_range(0..family.count()))
-    };
-    (0..count).map(|_| draw()).collect()
 }

@@ -149,18 +149,6 @@ impl ShapeFamily {
         self.shape.with(self.dimension, width)
     }
 
-    /// The family of the `index`-th width alone.
-    #[must_use]
-    pub fn only(&self, index: u64) -> Self {
-        let shape = self.shape(index);
-        let width = shape[self.dimension];
-        Self {
-            shape,
-            widths: (width, width),
-            ..*self
-        }
-    }
-
     /// The shape whose width is nearest to this one.
     pub fn nearest(&self, width: u64) -> Shape {
         let inside = width.clamp(self.widths.0, self.widths.1);

@@ -778,7 +778,6 @@ impl MethodKeys {
         let (method, seed) = match found.request.method {
             Method::Anneal { seed } => ("annealing", Some(seed)),
             Method::Exhaustive => ("exhaustive", None),
-            Method::Random { seed } => ("random", Some(seed)),
         };
         let is_annealed = found.stopped == StopReason::Iterations && method == "annealing";
         Self {
