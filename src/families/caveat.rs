@@ -39,6 +39,8 @@ named_enum! {
         OtherRecurrence = "other_recurrence",
         /// The same of one new token.
         OtherRecurrenceDecode = "other_recurrence_decode",
+        /// Mamba-2 over sequences from Kimi Delta Attention, by a ratio that two shapes gave.
+        RatioOfRecurrences = "ratio_of_recurrences",
         /// Prompts of a module that was timed with the host's launches, which an engine hides.
         TimedWithHost = "timed_with_host",
         /// A memory-bound kernel or an MoE layer of another library than the one that runs it.
@@ -107,6 +109,7 @@ impl Caveat {
             Self::BackwardFromForward => "backward attention by its measured ratio to forward",
             Self::OtherRecurrence => "learned from linear attention of another recurrence",
             Self::OtherRecurrenceDecode => "learned from decoding steps of linear attention of another recurrence",
+            Self::RatioOfRecurrences => "from Kimi Delta Attention by a ratio that two shapes on an H200 gave",
             Self::TimedWithHost => "timed with the host's launches: published first tokens are up to 3 times as fast",
             Self::OtherProvider => "kernel of another library than the one that runs",
             Self::OtherLayer => "MoE layer of another model than those that were timed in this format",

@@ -306,6 +306,7 @@ impl Kernels for Gemms {
             covered: Op::Gemm(covered),
             timed: Op::Gemm(timed),
             factor: 1.0,
+            scale: 1.0,
             correction,
             caveats,
         })

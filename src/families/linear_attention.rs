@@ -17,6 +17,16 @@ const PARTS: [f64; 3] = [1.0, 4.0, 16.0];
 /// with 4,096 tokens (docs/gpu-log.md), 3.0 of Kimi Delta Attention by fla, 3.4 and 3.7 of Mamba-2 by mamba_ssm.
 const BACKWARD: f64 = 3.4;
 
+/// Time of Mamba-2 over a sequence, forward (mamba_ssm 2.3.2), over that of Kimi Delta Attention (SGLang 0.5.16) with as many
+/// elements of states: 0.280 and 0.285 with 64 and 128 heads of 64 and 4,096 tokens on an H200 (docs/gpu-log.md).
+const MAMBA2_OVER_KIMI: f64 = 0.282;
+
+/// Time of its backward pass over that of its forward pass: 3.69 and 3.43 of the same shapes.
+const MAMBA2_BACKWARD: f64 = 3.56;
+
+/// Width of the keys and values of the heads that were timed.
+const MAMBA2_HEAD: [u64; 2] = [128, 64];
+
 /// Implements `Kernels` for sequences or for single tokens, by whether it takes decoding steps, its features, its number, and
 /// the sizes that its intervals are calibrated by.
 macro_rules! linear_kernels {
@@ -170,11 +180,42 @@ fn of_token(op: &LinearAttention, gpu: &GpuRates, row: &mut impl FeatureRow) -> 
     reference
 }
 
+/// A scan of Mamba-2 as the heads of 128 of Kimi Delta Attention, each with its own key, whose states have as many elements.
+fn as_kimi_delta(op: &LinearAttention) -> LinearAttention {
+    let plain = LinearAttention::new(op.batch, 1, 1, op.seq_q);
+    let elements = op.heads * op.head_dim * op.value_dim;
+    let heads = (elements / (plain.head_dim * plain.value_dim)).max(1);
+    LinearAttention {
+        kind: Recurrence::KimiDelta,
+        heads,
+        key_heads: heads,
+        pass: op.pass,
+        dtype: op.dtype,
+        ..plain
+    }
+}
+
 /// The forward pass of the recurrence and heads that were measured, with states of as many elements.
 fn nearest_covered(op: &LinearAttention, asked: &Question<'_>) -> Neighbour {
+    let known = asked.variant.recurrence();
+    if (op.kind, known) == (Recurrence::Mamba2, Some(Recurrence::KimiDelta)) && !op.is_decode() {
+        let forward = LinearAttention {
+            pass: Pass::Forward,
+            ..*op
+        };
+        let mut near = nearest_covered(&as_kimi_delta(&forward), asked);
+        near.caveats.insert(Caveat::RatioOfRecurrences);
+        let other_heads = [op.head_dim, op.value_dim] != MAMBA2_HEAD;
+        near.caveats.insert_if(other_heads, Caveat::HeadSize);
+        near.scale = match op.pass {
+            Pass::Forward => MAMBA2_OVER_KIMI,
+            Pass::Backward => MAMBA2_OVER_KIMI * MAMBA2_BACKWARD,
+        };
+        return near;
+    }
     let coverage = asked.coverage;
     let mut caveats = Caveats::default();
-    let kind = asked.variant.recurrence().unwrap_or(op.kind);
+    let kind = known.unwrap_or(op.kind);
     let other = match op.is_decode() {
         true => Caveat::OtherRecurrenceDecode,
         false => Caveat::OtherRecurrence,

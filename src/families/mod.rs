@@ -224,6 +224,8 @@ pub struct Neighbour {
     pub timed: Op,
     /// Multiplies the time beyond the launch term.
     pub factor: f64,
+    /// Multiplies the whole time.
+    pub scale: f64,
     /// Two shapes that the sub-model of odd sizes is asked for: its ratio corrects the answer.
     pub correction: Option<[Op; 2]>,
     /// What is unlike the operator.
@@ -237,6 +239,7 @@ impl Neighbour {
             covered: op,
             timed: op,
             factor: 1.0,
+            scale: 1.0,
             correction: None,
             caveats,
         }

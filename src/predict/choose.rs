@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::families::{Caveat, Caveats, Coverage, Extent, Family, GpuRates, OddSizes, Variant};
 use crate::framework::Engine;
 use crate::gpu::{Generation, Gpu, Vendor};
-use crate::ops::{Dtype, Gemm, Layout, Op};
+use crate::ops::{Dtype, Gemm, Layout, Op, Recurrence};
 use crate::predict::assume;
 use crate::predict::library;
 use crate::predict::log_log::LogLog;
@@ -727,8 +727,13 @@ fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
         (true, _) => 0,
         // Kernels that skip zeros were timed nowhere.
         _ if variant.dtype().and_then(Dtype::dense).is_some() => return None,
-        // Another recurrence has kernels of its own, but runs like the one that was measured.
-        _ if key.variant.recurrence() != variant.recurrence() => 12,
+        // Another recurrence has kernels of its own, but runs like the one that was measured, best where a ratio is known.
+        _ if key.variant.recurrence() != variant.recurrence() => {
+            let [known, asked] = [key.variant, variant].map(Variant::recurrence);
+            let by_ratio = key.family == Family::LinearPrefill
+                && (known, asked) == (Some(Recurrence::KimiDelta), Some(Recurrence::Mamba2));
+            if by_ratio { 7 } else { 12 }
+        }
         _ if key.variant.kind() != variant.kind() => return None,
         (false, true) => 1,
         // Of other widths, the one whose inputs are as wide.

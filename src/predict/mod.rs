@@ -328,7 +328,7 @@ impl Predictor {
             Asked {
                 model,
                 row: batch.enqueue(model, &nearest.covered, loaded),
-                reference: loaded.rates.reference(&nearest.timed),
+                reference: loaded.rates.reference(&nearest.timed) * nearest.scale,
                 size_factor: {
                     let sizes = families::grouped_sizes(&nearest.covered);
                     loaded.calibration.size_factor(sizes)
@@ -348,6 +348,10 @@ impl Predictor {
         let mut caveats = answer.caveats.union(nearest.caveats);
         caveats.insert_if(borrowed.is_some(), Caveat::OtherProvider);
         carried.half_width = quadrature(carried.half_width, borrowed.unwrap_or(0.0));
+        if caveats.contains(Caveat::RatioOfRecurrences) {
+            let ratio = assume::ratio_of_recurrences(self.gpu.generation);
+            carried.half_width = quadrature(carried.half_width, ratio);
+        }
         // No engine is asked for, and one's kernels answer.
         if let Op::Attention(op) = op
             && engine.is_none()

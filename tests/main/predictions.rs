@@ -4,7 +4,7 @@ use shapewise::arch::{Architecture, Workload};
 use shapewise::families::Family;
 use shapewise::framework::Kernels;
 use shapewise::gpu::Gpu;
-use shapewise::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+use shapewise::ops::{Attention, Dtype, Gemm, Layout, LinearAttention, Memory, MemoryKind, Op, Pass, Recurrence};
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::{Caveat, Estimate, Tier};
 use shapewise::predict::library;
@@ -268,6 +268,50 @@ fn a_head_size_nobody_timed_is_transferred_by_a_ratio_or_from_its_tile() {
     // SGLang and vLLM on H200: 80 takes 1.23 times 64.
     assert!((1.1..1.3).contains(&(of(80).time / of(64).time)));
     assert!(of(80).time < tile.time);
+}
+
+#[test]
+fn mamba_2_over_sequences_follows_kimi_delta_attention_and_published_lengths() {
+    let scan = |heads, groups, seq, pass| {
+        Op::LinearAttention(LinearAttention {
+            kind: Recurrence::Mamba2,
+            value_dim: 64,
+            pass,
+            ..LinearAttention::new(1, groups, heads, seq)
+        })
+    };
+    let judge = |gpu, op, measured: Seconds, most: f64| {
+        let estimate = predictor(gpu).predict(&[op])[0];
+        let error = estimate.time / measured - 1.0;
+        assert!(error.abs() < most, "{op} on {gpu}: {error}");
+        assert!(estimate.low() < measured && measured < estimate.high(), "{op} on {gpu}");
+        assert_eq!(estimate.tier, Tier::Transferred);
+        assert!(estimate.caveats.contains(Caveat::RatioOfRecurrences));
+        estimate.half_width
+    };
+    // What the ratio was taken from (data/measurements/h200/linear.jsonl).
+    for (heads, times) in [(128, [305.3, 1047.0]), (64, [175.9, 648.7])] {
+        for (pass, time) in [Pass::Forward, Pass::Backward].into_iter().zip(times) {
+            judge("h200", scan(heads, 8, 4096, pass), Seconds::from_micros(time), 0.06);
+        }
+    }
+    // Tokens a second of the same kernels in vLLM on an H100 (vllm-project/vllm, pull request 27299).
+    let published = [
+        (4096, 1.206_409e7),
+        (8192, 1.262_327e7),
+        (16_384, 1.292_44e7),
+        (32_768, 1.180_002e7),
+        (65_536, 1.106_83e7),
+        (131_072, 1.070_444e7),
+        (262_144, 1.081_547e7),
+    ];
+    for (seq, rate) in published {
+        let measured = Seconds::from_secs(seq as f64 / rate);
+        let half_width = judge("h100", scan(128, 1, seq, Pass::Forward), measured, 0.13);
+        assert!(half_width < 0.3, "{seq}: {half_width}");
+    }
+    let half_width = |gpu| predictor(gpu).predict(&[scan(128, 8, 4096, Pass::Forward)])[0].half_width;
+    assert!(half_width("b200") > 0.4);
 }
 
 #[test]
