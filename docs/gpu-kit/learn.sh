@@ -34,6 +34,8 @@ if [ -s "$results/linear.jsonl" ] && grep -q '"environment"' "$results/linear.js
 $out/linear.csv"
 fi
 [ -n "$tables" ] || { echo "learn.sh: $results has no timing table; allowed: the results of run.sh" >&2; exit 1; }
+# What a library says of shapes that were not timed labels them by the kernels of those that were.
+if [ -s "$results/choices.parquet" ] && [ -s "$results/gaps.parquet" ]; then set -- --choices "$results/choices.parquet" "$@"; fi
 IFS='
 '
 # shellcheck disable=SC2086 # one path a line

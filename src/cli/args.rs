@@ -573,6 +573,9 @@ pub struct TrainArgs {
     /// Timing tables in our own schema (`shapewise measure` and `import` write them).
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
+    /// What `measure --choices` wrote: kernels of shapes that were not timed, of a GPU and stack in --data, for nets of GEMMs.
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "across")]
+    pub choices: Vec<PathBuf>,
     /// Where the model goes; an interrupted run started again with the same arguments resumes.
     #[arg(long, value_name = "models/NAME")]
     pub out: PathBuf,

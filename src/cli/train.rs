@@ -5,6 +5,7 @@ use crate::cli::args::{Backend, NATIVE, TrainArgs, View};
 use crate::cli::output::refuse_existing;
 use crate::cli::{note, progress_bar, render, rows};
 use crate::dataset;
+use crate::dataset::choices::read_rows;
 use crate::dataset::{Filter, Row, RunToRun};
 use crate::error::{Error, Result};
 use crate::families::{Family, Variant};
@@ -34,6 +35,7 @@ pub(super) fn run(args: &TrainArgs, view: View) -> Result<String> {
         gpus,
         gpu: args.gpu.clone(),
         across: args.across,
+        choices: read_rows(&args.choices)?,
         base: base.map(|base| base.into_owned()),
         seed: args.seed,
         backend,

@@ -24,6 +24,19 @@ pub struct Choice {
     pub kernel: Kernel,
 }
 
+impl Choice {
+    /// The answer as a row without a time.
+    pub fn into_row(self, gpu: &Arc<str>, stack: &Arc<str>) -> Row {
+        Row {
+            measured: Some(Box::new(Measured {
+                kernel: Some(self.kernel),
+                ..unmeasured("")
+            })),
+            ..Row::new(Op::Gemm(self.gemm), gpu.clone(), stack.clone(), Seconds::ZERO)
+        }
+    }
+}
+
 /// What all answers of a table share; tables with equal values but for `asked` may be continued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,13 +76,8 @@ pub fn write_choices(path: &Path, choices: &[Choice], asked: &Asked) -> Result<(
         may_be_null: place >= ALWAYS,
     });
     let fields: Vec<Field<'_>> = fields.collect();
-    let rows = choices.iter().map(|choice| Row {
-        measured: Some(Box::new(Measured {
-            kernel: Some(choice.kernel.clone()),
-            ..unmeasured("")
-        })),
-        ..Row::new(Op::Gemm(choice.gemm), "", "", Seconds::ZERO)
-    });
+    let nothing = Arc::from("");
+    let rows = choices.iter().map(|choice| choice.clone().into_row(&nothing, &nothing));
     let rows: Vec<Row> = rows.collect();
     let about = serde_json::to_string(asked).expect("only plain fields");
     let properties = vec![KeyValue::new(ABOUT.to_owned(), about)];
@@ -112,4 +120,15 @@ pub fn read_choices(path: &Path) -> Result<(Asked, Vec<Choice>)> {
         }
     }
     Ok((about, choices))
+}
+
+/// The answers of such tables as rows without times, each of the GPU and stack of its table.
+pub fn read_rows(paths: &[impl AsRef<Path>]) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for path in paths {
+        let (asked, choices) = read_choices(path.as_ref())?;
+        let [gpu, stack] = [asked.gpu, asked.stack].map(Arc::from);
+        rows.extend(choices.into_iter().map(|choice| choice.into_row(&gpu, &stack)));
+    }
+    Ok(rows)
 }

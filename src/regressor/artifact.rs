@@ -218,6 +218,9 @@ pub struct Training {
     pub teacher_trees: usize,
     /// Unlabelled shapes that the teacher gave pseudo-labels.
     pub pseudo_labels: usize,
+    /// Shapes that a library was asked about, labelled by the kernels that it takes; `None` without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choices: Option<usize>,
     /// Share of the keys held out for the error table and the calibration.
     pub held_out_fraction: f64,
     /// Backend that fitted the nets.

@@ -54,6 +54,7 @@ pub(super) fn fingerprint(rows: &[Row], options: &Options) -> String {
         "epochs": options.epochs,
         "labels": options.labels,
         "keep_out": options.keep_out,
+        "choices": digest(&options.choices),
         "version": env!("CARGO_PKG_VERSION"),
     });
     format!("{:016x}", fnv1a(run.to_string().as_bytes()))
@@ -71,6 +72,7 @@ mod tests {
             gpu: None,
             gpus: GpuCatalog::built_in(),
             across: false,
+            choices: vec![],
             base: None,
             seed: 7,
             backend: Backend::Cpu,

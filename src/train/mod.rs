@@ -7,6 +7,8 @@ pub mod calibrate;
 
 mod checkpoints;
 
+mod choices;
+
 pub mod distil;
 
 mod events;
@@ -46,6 +48,7 @@ use crate::train::recipe::Recipe;
 use crate::train::submodel::train_submodel;
 use crate::train::tables::{TableRows, Tables};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Seed of the keys that are kept out: not that of a run, so that the keys of a held-out fit are others.
@@ -79,6 +82,22 @@ pub fn train(rows: &[Row], options: &Options, listener: &(dyn Fn(Event<'_>) + Sy
     });
     let seen = |row: &&Row| kept_out.is_none_or(|kept| !is_held_out(key(row), kept.fraction, kept.seed));
     let tables = tables(rows.iter().filter(seen))?;
+    let asked_about = match options.choices.is_empty() {
+        true => BTreeMap::new(),
+        false => self::plan::tables(options.choices.iter().filter(seen))?,
+    };
+    if let Some((gpu, stack, ..)) = asked_about
+        .keys()
+        .find(|(gpu, stack, ..)| !tables.keys().any(|key| (key.0, key.1) == (*gpu, *stack)))
+    {
+        let held = format!("choices of {stack} on {gpu}");
+        return Err(Error::field(
+            "--choices",
+            "run",
+            held,
+            "choices of a GPU and stack that --data holds",
+        ));
+    }
     let recipes = Recipe::shipped()?;
     let plan = plan(&tables, &recipes, options)?;
     let checkpoints = options.out.join(".checkpoints").join(fingerprint(&rows, options));
@@ -118,6 +137,10 @@ pub fn train(rows: &[Row], options: &Options, listener: &(dyn Fn(Event<'_>) + Sy
         let learn = Tables {
             own: sources.own.iter().copied().map(gather).collect(),
             auxiliary: sources.auxiliary.iter().copied().map(gather).collect(),
+            choices: asked_about
+                .get(&(&*key.gpu, &*key.stack, key.family, key.variant))
+                .cloned()
+                .unwrap_or_default(),
             waves: sources.waves,
             kriged: sources.kriged,
         };

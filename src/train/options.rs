@@ -1,5 +1,6 @@
 //! What to train, where to put it, and how much work goes into it.
 
+use crate::dataset::Row;
 use crate::families::Family;
 use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::{Artifact, Distilled};
@@ -148,6 +149,8 @@ pub struct Options {
     pub gpu: Option<String>,
     /// One sub-model a family over all GPUs, for unmeasured GPUs.
     pub across: bool,
+    /// Answers of a library about shapes that were not timed, as rows without times.
+    pub choices: Vec<Row>,
     /// Model to fine-tune instead of starting fresh.
     pub base: Option<Artifact>,
     /// Seed of everything random.

@@ -268,6 +268,7 @@ mod tests {
             gpus: GpuCatalog::default(),
             gpu: None,
             across: false,
+            choices: vec![],
             base: None,
             seed: 0,
             backend: Backend::Cpu,

@@ -139,6 +139,7 @@ pub fn train_submodel(
             learning_rate: effort.learning_rate,
             weight_decay: effort.weight_decay,
             huber: HUBER,
+            choices: (!tables.choices.is_empty()).then_some(tables.choices.len()),
             teacher_trees: effort.forests * effort.trees,
             pseudo_labels: effort.pseudo_labels,
             held_out_fraction: held_out.fraction(),
@@ -186,7 +187,9 @@ fn fit_net(
         Some(Probe { fit, .. }) => format!("held-out-{fit}"),
     };
     let checkpoint = |net: &str| format!("{submodel_key}-{phase}-{net}");
-    let own = tables.labelled(keep);
+    let mut own = tables.labelled(keep);
+    let choices = tables.labelled_choices(keep, effort, run.seed);
+    own[0].rows.extend(&choices);
     let mut samples = samples_of(&own, family);
     if samples.is_empty() {
         return Err(Error::infeasible(format!(
@@ -216,7 +219,8 @@ fn fit_net(
 
     let mut teacher = None;
     if effort.forests > 0 && is_taught {
-        let labelled: Vec<_> = tables.all().map(|table| table.labelled(keep)).collect();
+        let mut labelled: Vec<_> = tables.all().map(|table| table.labelled(keep)).collect();
+        labelled[0].rows.extend(&choices);
         let progress = |tree| {
             run.tell(Event::Tree {
                 key: submodel_key,

@@ -6,6 +6,8 @@ use crate::families::{self, Coverage, GpuRates};
 use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::regressor::artifact::{DataSource, Waves};
+use crate::train::Effort;
+use crate::train::choices;
 use crate::train::teacher::LabelledTable;
 use crate::units::Seconds;
 use std::collections::BTreeMap;
@@ -78,6 +80,8 @@ pub struct Tables<'a> {
     pub own: Vec<TableRows<'a>>,
     /// Tables that only its teacher sees.
     pub auxiliary: Vec<TableRows<'a>>,
+    /// Shapes that the library of the own table was asked about.
+    pub choices: Vec<&'a Row>,
     /// What is known of the tiles of GEMMs beforehand.
     pub waves: Option<Waves>,
     /// Whether the teacher knows what neighbouring pairs `(n, k)` of GEMMs take.
@@ -98,6 +102,19 @@ impl<'a> Tables<'a> {
     /// The own rows that `keep` lets through.
     pub fn labelled(&self, keep: impl Fn(&Row) -> bool) -> Vec<LabelledTable<'a>> {
         self.own.iter().map(|table| table.labelled(&keep)).collect()
+    }
+
+    /// As many of the shapes that the library was asked about as get pseudo-labels, with times by trees that see its kernels.
+    pub fn labelled_choices(&self, keep: impl Fn(&Row) -> bool, effort: &Effort, seed: u64) -> Vec<(&'a Op, f64)> {
+        let [own] = &self.own[..] else { return vec![] };
+        let kept = |rows: &[&'a Row]| rows.iter().copied().filter(|row| keep(row)).collect::<Vec<_>>();
+        let mut asked = kept(&self.choices);
+        asked.truncate(effort.pseudo_labels);
+        if asked.is_empty() {
+            return vec![];
+        }
+        let rates = GpuRates::new(own.gpu, own.launch());
+        choices::labels(&kept(&own.rows), &asked, &rates, effort.trees, seed)
     }
 
     /// The launch term: of several tables the median.

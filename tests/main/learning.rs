@@ -2,8 +2,9 @@
 
 use crate::cli::{parse, refuses, run};
 use crate::made_up;
+use shapewise::dataset::choices;
 use shapewise::dataset::runs::read_runs;
-use shapewise::dataset::{Row, is_held_out, key, read, write};
+use shapewise::dataset::{Kernel, Row, is_held_out, key, read, write};
 use shapewise::evaluate::runs::{Choice, Judged, judge};
 use shapewise::families::{Family, Variant};
 use shapewise::framework::Kernels;
@@ -30,6 +31,7 @@ fn options(out: &Path) -> Options {
         out: out.to_owned(),
         gpu: None,
         across: false,
+        choices: vec![],
         base: None,
         seed: 7,
         backend: Backend::Cpu,
@@ -37,6 +39,51 @@ fn options(out: &Path) -> Options {
         labels: Some(1000),
         keep_out: None,
     }
+}
+
+/// Rows that name one kernel, and what a library of this stack says of as many other shapes.
+fn rows_and_choices(stack: &str) -> (Vec<Row>, Vec<Row>) {
+    let kernel = Kernel {
+        tile: Some((128, 128)),
+        ..Kernel::default()
+    };
+    let with_kernel = |row: Row, stack: &str, time| {
+        let Op::Gemm(gemm) = row.op else { panic!("{}", row.op) };
+        let choice = choices::Choice {
+            gemm,
+            kernel: kernel.clone(),
+        };
+        Row {
+            time,
+            ..choice.into_row(&row.gpu, &stack.into())
+        }
+    };
+    let (timed, asked): (Vec<_>, Vec<_>) = rows().into_iter().enumerate().partition(|(place, _)| place % 2 == 0);
+    let timed = timed.into_iter().map(|(_, row)| {
+        let time = row.time;
+        with_kernel(row, "made-up 1", time)
+    });
+    let asked = asked.into_iter().map(|(_, row)| with_kernel(row, stack, Seconds::ZERO));
+    (timed.collect(), asked.collect())
+}
+
+#[test]
+fn choices_of_the_librarys_kernels_are_learned_and_those_of_another_stack_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let train_with = |stack| {
+        let (rows, choices) = rows_and_choices(stack);
+        let count = choices.len();
+        let options = Options {
+            choices,
+            epochs: Some(3),
+            ..options(&folder.path().join("mine"))
+        };
+        (train(&rows, &options, &|_| {}), count)
+    };
+    let (model, count) = train_with("made-up 1");
+    assert_eq!(model.unwrap().card.submodels[0].training.choices, Some(count));
+    let error = train_with("made-up 2").0.unwrap_err().to_string();
+    assert!(error.contains("choices of made-up 2 on h200"), "{error}");
 }
 
 #[test]
