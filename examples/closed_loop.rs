@@ -133,6 +133,7 @@ fn learned(device: &mut dyn Device, folder: &Path, budget: Duration) -> Result<P
         gpus,
         gpu: None,
         across: false,
+        choices: vec![],
         base: None,
         seed: 0,
         backend: Backend::Cpu,

@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         gpus: GpuCatalog::default(),
         gpu: None,
         across: false,
+        choices: vec![],
         base: None,
         seed: 0,
         backend: Backend::Cpu,

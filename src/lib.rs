@@ -51,6 +51,7 @@
 //!     gpus: GpuCatalog::default(),
 //!     gpu: None,
 //!     across: false,
+//!     choices: vec![],
 //!     base: None,
 //!     seed: 0,
 //!     backend: Backend::Cpu,

@@ -34,6 +34,7 @@ fn artifact() -> Artifact {
             huber: 0.1,
             teacher_trees: 0,
             pseudo_labels: 0,
+            choices: None,
             held_out_fraction: 0.1,
             backend: "cpu".into(),
             distilled: None,
