@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -252,6 +253,24 @@ class Runner(unittest.TestCase):
         self.assertEqual(len(self.ended("short")), 1)
         self.environment["STEP_S"] = str(predicted["high_s"] * 1.2)
         self.assertIn("STOP: a step takes", self.start("--seconds", "30", "short").communicate()[1])
+
+
+@unittest.skipUnless(shutil.which("objdump"), "skipped: there is no objdump")
+class Pack(unittest.TestCase):
+    def pack(self, out, **limits):
+        environment = os.environ | {"SHAPEWISE": shutil.which("ls"), "VULKAN": shutil.which("ls")} | limits
+        return subprocess.run([KIT / "pack.sh", out], env=environment, capture_output=True, text=True)
+
+    def test_a_kit_that_is_too_large_or_needs_a_newer_c_library_is_not_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder, "kit.tar.xz")
+            for limits, said in (({"GLIBC": "2.1"}, "allowed: 2.1 or older"), ({"GLIBC": "99", "MOST": "1000"}, "allowed: at most 1000")):
+                told = self.pack(out, **limits)
+                self.assertEqual(told.returncode, 1)
+                self.assertIn(said, told.stderr)
+                self.assertFalse(out.exists())
+            self.assertEqual(self.pack(out, GLIBC="99").returncode, 0)
+            self.assertGreater(out.stat().st_size, 1000)
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: this Python has no PyTorch")
