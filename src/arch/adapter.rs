@@ -121,9 +121,9 @@ impl Targets {
     const fn of(role: Role) -> u16 {
         match role {
             Role::Qkv | Role::LinearInput | Role::LinearDecay | Role::LinearGate => Q | K | V | QKV,
-            Role::QueryDown | Role::QueryUp => Q,
-            Role::KeyValueDown | Role::KeyValueUp => K | V,
-            Role::AttentionProjection | Role::LinearOutput => O,
+            Role::QueryDown | Role::QueryUp | Role::AttentionGate => Q,
+            Role::KeyValueDown | Role::KeyValueUp | Role::KeyCompression => K | V,
+            Role::AttentionOutputDown | Role::AttentionProjection | Role::LinearOutput => O,
             Role::MlpUp | Role::SharedUp | Role::ExpertsUp => GATE | UP | GATE_UP,
             Role::MlpDown | Role::SharedDown | Role::ExpertsDown => DOWN,
             Role::Router | Role::ExpertsLatentDown | Role::ExpertsLatentUp => ROUTER,

@@ -261,8 +261,9 @@ impl Dimension {
     /// What follows along when the dimension becomes `value`, which is not written yet.
     fn follow(self, arch: &mut Architecture, value: u64) -> Result<()> {
         let now = self.get(arch, &Workload::train(1, 1));
-        if !arch.kinds.is_empty() && self.exists_in(arch) && self != Self::Vocab && value != now {
-            let allowed = format!("{now}, as layers of other shapes would not follow");
+        let is_fixed = !arch.kinds.is_empty() || !arch.further.is_empty();
+        if is_fixed && self.exists_in(arch) && self != Self::Vocab && value != now {
+            let allowed = format!("{now}, as layers of other shapes or maps beside layers would not follow");
             return Err(Error::field(arch.place(), self.field(), value, &allowed));
         }
         match self {

@@ -4,7 +4,7 @@
 //! memory and lowering read the parts; embedding, head and whatever counts layers alone read the whole.
 
 use super::validate::{MAX_KINDS, MAX_LAYERS};
-use super::{Architecture, KeyValues, Window, Workload};
+use super::{Architecture, Compressed, Index, KeyValues, Window, Workload};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -31,6 +31,10 @@ pub struct LayerKind {
     pub key_values: KeyValues,
     /// Whether every query head has an attention sink.
     pub sinks: bool,
+    /// Tokens of which it keeps one key behind its window; 0 for none.
+    pub stride: u64,
+    /// Whether the index of the model chooses its keys.
+    pub indexed: bool,
     /// Inner width of the dense MLP, in elements; 0 without one.
     pub d_ff: u64,
     /// Whether the experts of the model are in place of the dense MLP.
@@ -84,6 +88,8 @@ impl Architecture {
             window: None,
             key_values: self.key_values,
             sinks: self.biases.sinks,
+            stride: self.stride(),
+            indexed: self.index.is_some(),
             d_ff: if self.moe.is_some() { 0 } else { self.mlp.d_ff },
             experts: self.moe.is_some(),
         }
@@ -96,6 +102,7 @@ impl Architecture {
         let differ = !self.kinds.is_empty()
             || self.linear.is_some()
             || self.index.is_some()
+            || self.compressed.is_some()
             || self.mlp_layers.is_some()
             || self.parallel_layers
             || window.is_some_and(|(_, layers)| layers < self.layers);
@@ -135,7 +142,14 @@ impl Architecture {
                 layers: kind.layers,
             }),
             linear: None,
-            index: None,
+            index: self.index.filter(|_| kind.indexed).map(|index| Index {
+                layers: kind.layers,
+                ..index
+            }),
+            compressed: self.compressed.map(|compressed| Compressed {
+                stride: attention.stride,
+                ..compressed
+            }),
             mlp_layers: match (kind.heads, kind.d_ff) {
                 (0, _) => Some(kind.layers),
                 (_, 0) if !kind.experts => Some(0),
@@ -173,6 +187,11 @@ impl Architecture {
     /// Sentences about an answer, for its reader.
     pub fn notes(&self, work: &Workload) -> Vec<String> {
         let mut notes = self.stated.notes(work);
+        if self.index.is_some() && (self.mla.is_none() || work.trains()) {
+            notes.push(
+                "the keys that an index chooses are timed as a window of as many, and its scores as attention without values".to_owned(),
+            );
+        }
         if !self.kinds.is_empty() && work.pp > 1 {
             notes.push("each stage of the pipeline is taken to have its share of the layers of every shape".to_owned());
         }
@@ -206,6 +225,12 @@ impl Architecture {
             if kind.experts && self.moe.is_none() {
                 return self.refuse("kinds.experts", true, "false without moe");
             }
+            if kind.indexed && self.index.is_none() {
+                return self.refuse("kinds.indexed", true, "false without index");
+            }
+            if kind.stride > 0 && self.compressed.is_none() {
+                return self.refuse("kinds.stride", kind.stride, "0 without compressed");
+            }
             if kind.experts && kind.d_ff > 0 {
                 return self.refuse(
                     "kinds.d_ff",
@@ -233,8 +258,8 @@ impl Architecture {
                 None => kinds.push(one),
             }
         }
-        // What experts are is said of the shared shape alone.
-        kinds.sort_by_key(|kind| (!kind.experts, std::cmp::Reverse(kind.layers)));
+        // What experts and an index are is said of the shared shape alone.
+        kinds.sort_by_key(|kind| (!kind.experts, !kind.indexed, std::cmp::Reverse(kind.layers)));
         let layers = kinds.iter().map(|kind| kind.layers).sum();
         if let [most, others @ ..] = &*kinds {
             *self = Self {

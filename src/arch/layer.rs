@@ -59,7 +59,9 @@ pub(super) fn keys_values(arch: &Architecture, tp: u64) -> [u64; 2] {
         KeyValues::Earlier => 0,
         KeyValues::One | KeyValues::Two => rank_kv_heads(arch, tp),
     };
-    [heads * arch.head_dim, heads * arch.value_dim()]
+    // Compressed keys are their own values.
+    let values = arch.compressed.map_or(arch.value_dim(), |_| 0);
+    [heads * arch.head_dim, heads * values]
 }
 
 /// Vocabulary rows on one rank, padded up to equal shares.
@@ -71,8 +73,19 @@ pub(super) fn rank_vocab(arch: &Architecture, tp: u64) -> u64 {
 pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<Item = Linear> {
     let heads = rank_heads(arch, tp);
     let (hidden, biases) = (arch.hidden, arch.biases);
-    let inputs = match arch.mla {
-        None => {
+    let inputs = match (arch.mla, arch.compressed) {
+        (None, Some(compressed)) => {
+            let rank = compressed.query_rank;
+            let widths = compressed_widths(arch).into_iter().sum::<u64>();
+            let compression = Linear::new(Role::KeyCompression, hidden, 2 * widths, false);
+            [
+                Some(Linear::new(Role::QueryDown, hidden, rank, biases.qkv)),
+                Some(Linear::new(Role::QueryUp, rank, heads * arch.head_dim, false)),
+                Some(Linear::new(Role::KeyValueDown, hidden, arch.head_dim, biases.qkv)),
+                (widths > 0).then_some(compression),
+            ]
+        }
+        (None, None) => {
             let per_element = if arch.output_gate { heads } else { 0 };
             let per_head = if arch.head_gate { heads } else { 0 };
             let [keys, values] = keys_values(arch, tp);
@@ -92,7 +105,7 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<I
                 None,
             ]
         }
-        Some(mla) => {
+        (Some(mla), _) => {
             let rank = mla.q_lora_rank;
             let down = rank.map(|rank| Linear::new(Role::QueryDown, hidden, rank, biases.qkv));
             let queries = heads * arch.head_dim;
@@ -107,21 +120,71 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<I
         }
     };
     let values = heads * arch.value_dim();
+    let gate =
+        (arch.output_gate && arch.mla.is_some()).then(|| Linear::new(Role::AttentionGate, hidden, values, false));
     let output = biases.attention_output;
-    let projection = Linear::new(Role::AttentionProjection, values, hidden, output);
-    inputs.into_iter().flatten().chain([projection])
+    let projection = |inputs| Some(Linear::new(Role::AttentionProjection, inputs, hidden, output));
+    let outputs = match arch.compressed {
+        None => [None, projection(values)],
+        Some(compressed) => {
+            let groups = (compressed.output_groups / tp).max(1);
+            let down = Linear::new(
+                Role::AttentionOutputDown,
+                values / groups,
+                compressed.output_rank,
+                false,
+            );
+            let down = Linear {
+                members: groups,
+                ..down
+            };
+            [Some(down), projection(groups * compressed.output_rank)]
+        }
+    };
+    inputs.into_iter().chain([gate]).chain(outputs).flatten()
+}
+
+/// Widths of a token's share of the compressed key and of the key of the index; 0 without.
+fn compressed_widths(arch: &Architecture) -> [u64; 2] {
+    match (arch.stride(), arch.index) {
+        (0, _) => [0, 0],
+        (_, None) => [arch.head_dim, 0],
+        // Blocks overlap.
+        (_, Some(index)) => [2 * arch.head_dim, 2 * index.head_dim],
+    }
+}
+
+/// Weights of the compression of keys that are of no linear map: one for each place in a block, and norms.
+pub(super) fn compression_vectors(arch: &Architecture) -> u64 {
+    let norms = match arch.stride() {
+        0 => 0,
+        _ => arch.head_dim + arch.index.map_or(0, |index| index.head_dim),
+    };
+    arch.stride() * compressed_widths(arch).into_iter().sum::<u64>() + norms
 }
 
 /// The linear maps of the index of one layer, whole on every rank; empty without one.
 pub(super) fn index_linears(arch: &Architecture) -> Vec<Linear> {
-    let (Some(index), Some(rank)) = (arch.index, arch.mla.and_then(|mla| mla.q_lora_rank)) else {
+    let Some(index) = arch.index else {
         return Vec::new();
     };
-    vec![
-        Linear::new(Role::IndexQuery, rank, index.heads * index.head_dim, false),
-        Linear::new(Role::IndexKey, arch.hidden, index.head_dim, false),
-        Linear::new(Role::IndexWeights, arch.hidden, index.heads, false),
-    ]
+    let compressed = arch.compressed.map(|compressed| compressed.query_rank);
+    let rank = compressed.or(arch.mla.and_then(|mla| mla.q_lora_rank));
+    let queries = rank.unwrap_or(arch.hidden);
+    let mut linears = vec![Linear::new(
+        Role::IndexQuery,
+        queries,
+        index.heads * index.head_dim,
+        false,
+    )];
+    if compressed.is_none() {
+        linears.push(Linear::new(Role::IndexKey, arch.hidden, index.head_dim, false));
+    }
+    // Heads of queries that come from the residual stream choose for themselves.
+    if rank.is_some() {
+        linears.push(Linear::new(Role::IndexWeights, arch.hidden, index.heads, false));
+    }
+    linears
 }
 
 /// Linear attention on one rank: value heads, and key heads, of which there is at least one.
@@ -140,6 +203,19 @@ impl LinearLayers {
         2 * keys + self.values()
     }
 
+    /// What each token gives Mamba-1: inputs of step sizes, and what goes into and out of a state.
+    fn step_inputs(&self) -> u64 {
+        self.step_rank + 2 * self.head_dim
+    }
+
+    /// Elements of the states of a sequence.
+    pub(super) fn states(&self) -> u64 {
+        match (self.kind, self.step_rank) {
+            (None, 0) => 0,
+            _ => self.values() * self.head_dim,
+        }
+    }
+
     /// Width of the values of all heads.
     pub(super) fn values(&self) -> u64 {
         self.heads * self.value_dim
@@ -149,7 +225,12 @@ impl LinearLayers {
     fn own_parameters(&self) -> u64 {
         let taps = self.channels() * self.taps;
         taps + match self.kind {
-            None => 0,
+            None if self.step_rank == 0 => 0,
+            // Biases of the convolution and of the step sizes, decays, a skip connection.
+            None => {
+                let norms = if self.unnormed { 0 } else { self.step_inputs() };
+                self.values() * (3 + self.head_dim) + norms
+            }
             Some(Recurrence::GatedDeltaNet) => 2 * self.heads + self.value_dim,
             Some(Recurrence::KimiDelta) => self.heads * (1 + self.head_dim) + self.value_dim,
             // A bias a channel, a skip connection a head, a norm over all heads.
@@ -175,19 +256,27 @@ pub(super) fn linear_attention_linears(arch: &Architecture, tp: u64) -> Vec<Line
     let gated = linear.channels() + values;
     let mut linears = match linear.kind {
         // What the gates before and after the convolution read, and what passes them.
-        None => vec![from_hidden(Role::LinearInput, 3 * values)],
+        None if linear.step_rank == 0 => vec![from_hidden(Role::LinearInput, 3 * values)],
+        None => vec![
+            from_hidden(Role::LinearInput, 2 * values),
+            Linear::new(Role::LinearDecay, values, linear.step_inputs(), false),
+            Linear::new(Role::LinearGate, linear.step_rank, values, false),
+        ],
         Some(Recurrence::GatedDeltaNet) => vec![
             from_hidden(Role::LinearInput, gated),
             from_hidden(Role::LinearDecay, 2 * heads),
         ],
-        Some(Recurrence::KimiDelta) => vec![
-            from_hidden(Role::LinearInput, linear.channels()),
-            from_hidden(Role::LinearDecay, 2 * linear.head_dim + heads),
-            Linear {
-                members: 2,
-                ..Linear::new(Role::LinearGate, linear.head_dim, values, false)
-            },
-        ],
+        Some(Recurrence::KimiDelta) => {
+            let (gate, narrow) = if linear.full_gate { (values, 1) } else { (0, 2) };
+            vec![
+                from_hidden(Role::LinearInput, linear.channels() + gate),
+                from_hidden(Role::LinearDecay, narrow * linear.head_dim + heads),
+                Linear {
+                    members: narrow,
+                    ..Linear::new(Role::LinearGate, linear.head_dim, values, false)
+                },
+            ]
+        }
         Some(Recurrence::Mamba2) => vec![from_hidden(Role::LinearInput, gated + heads)],
     };
     linears.push(Linear::new(Role::LinearOutput, values, hidden, false));
@@ -287,7 +376,11 @@ pub(super) fn attention_norm_width(arch: &Architecture, tp: u64) -> u64 {
     let latent = arch
         .mla
         .map_or(0, |mla| mla.q_lora_rank.unwrap_or(0) + mla.kv_lora_rank);
-    qk + latent
+    // Of the query latent and of the key.
+    let compressed = arch
+        .compressed
+        .map_or(0, |compressed| compressed.query_rank + arch.head_dim);
+    qk + latent + compressed
 }
 
 /// Parameters of a layer with linear attention on one rank, but for its norm of the residual stream.

@@ -597,7 +597,8 @@ fn layer_activations(arch: &Architecture, work: &Workload, stage: StageLayers, s
         };
         residual_activations(&arch, work) + block
     });
-    layers.fold(0.0, f64::max)
+    let further = work.rank_tokens() as f64 * arch.further_activations() * saved_bytes(work);
+    layers.fold(0.0, f64::max) + further
 }
 
 /// Bytes of an input of a linear map: fp8 training keeps it as it is multiplied.
@@ -751,22 +752,25 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
             None => keys_values(&arch, work.tp).into_iter().sum(),
         };
         let window = arch.window.map_or(u64::MAX, |window| window.size);
-        let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window);
+        let compressed = stage.attention() * work.keys().checked_div(arch.stride()).unwrap_or(0);
+        let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window) + compressed;
         rows as f64 * width as f64
     });
     let sequences = (work.batch * work.microbatches) as f64;
     let cached = rows.sum::<f64>() * work.cache_dtype().size() as f64;
     let states = arch.linear.map_or(0.0, |linear| {
         let linear = rank_linear(&linear, work.tp);
-        let state = linear.kind.map_or(0, |_| linear.values() * linear.head_dim) as f64 * STATE_BYTES;
+        let state = linear.states() as f64 * STATE_BYTES;
         let tokens = (linear.channels() * (linear.taps - 1)) as f64;
         // A step that verifies drafts keeps the state after each token.
         let kept = (stage.linear * (1 + work.speculate)) as f64;
         kept * (state + tokens * work.activation_dtype().size() as f64)
     });
-    let index = arch.index.map_or(0.0, |index| {
-        (stage.indexed * work.keys() * index.head_dim) as f64 * INDEX_KEY_BYTES
+    let index = stage.parts(arch).map(|(arch, stage)| {
+        let width = arch.index.map_or(0, |index| index.head_dim);
+        (stage.indexed * (work.keys() / arch.stride().max(1)) * width) as f64 * INDEX_KEY_BYTES
     });
+    let index: f64 = index.sum();
     sequences * (cached + states + index)
 }
 

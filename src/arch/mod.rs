@@ -9,6 +9,8 @@ mod adapter;
 
 mod dimension;
 
+mod further;
+
 mod validate;
 
 mod kinds;
@@ -40,6 +42,7 @@ mod config;
 pub use adapter::{BaseDtype, Targets};
 pub use config::{Stated, config_json, layers_json, parse_config, read_config, read_object};
 pub use dimension::Dimension;
+pub use further::FurtherMap;
 pub use kinds::LayerKind;
 pub use lowering::lower;
 pub use memory::{HostTraffic, MemoryUse, MemoryVerdict, Peak, Practice, host_traffic, memory_use};
@@ -123,6 +126,12 @@ pub struct Architecture {
     /// What gives keys and values.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key_values: KeyValues,
+    /// Keys that are compressed, behind a window (DeepSeek-V4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressed: Option<Compressed>,
+    /// Linear maps and weights beside attention, MLP and head.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<FurtherMap>,
     /// Layers of other shapes; `layers` counts them, the fields above describe the others alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<LayerKind>,
@@ -393,7 +402,8 @@ pub struct Mla {
     pub v_head_dim: u64,
 }
 
-/// The index of DeepSeek Sparse Attention (arXiv 2512.02556): narrow heads score every key, the best are attended to.
+/// The index of DeepSeek Sparse Attention (arXiv 2512.02556) and MiniMax-M3: narrow heads score every key, the best are
+/// attended to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
@@ -405,6 +415,34 @@ pub struct Index {
     pub top_k: u64,
     /// Layers with an index of their own; each of the others takes the choice of the one before (GLM-5.2).
     pub layers: u64,
+    /// Neighbouring keys that are chosen together, for each head of the index where they are several (MiniMax-M3).
+    #[serde(default = "Index::single", skip_serializing_if = "Index::is_single")]
+    pub block: u64,
+}
+
+impl Index {
+    const fn single() -> u64 {
+        1
+    }
+
+    const fn is_single(block: &u64) -> bool {
+        *block == 1
+    }
+}
+
+/// Attention of DeepSeek-V4: queries come from a latent, one key is the value of all heads, outputs leave in groups of heads.
+/// Behind its window a query sees one key for each block of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compressed {
+    /// Width of the query latent.
+    pub query_rank: u64,
+    /// Groups of heads that leave by a linear map of their own.
+    pub output_groups: u64,
+    /// Width of the output of a group.
+    pub output_rank: u64,
+    /// Tokens of a block; 0 where a layer sees its window alone. Blocks overlap where an index chooses among them.
+    pub stride: u64,
 }
 
 /// Sliding-window attention.
@@ -438,7 +476,7 @@ impl Window {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearLayers {
-    /// How a token changes the state of a head; `None` for a short convolution between two gates (LFM2).
+    /// How a token changes the state of a head; `None` for a short convolution between two gates (LFM2) and Mamba-1.
     #[serde(default)]
     pub kind: Option<Recurrence>,
     /// Layers that use it; the others attend.
@@ -456,7 +494,13 @@ pub struct LinearLayers {
     /// Whether every layer has it beside attention, and adds the two (Falcon-H1).
     #[serde(default, skip_serializing_if = "is_default")]
     pub beside: bool,
-    /// Whether a state-space model has no norm of its outputs.
+    /// Width that the step sizes of Mamba-1 come from, whose every channel has a state of `head_dim`; 0 of other kinds.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub step_rank: u64,
+    /// Whether the output gate of Kimi Delta Attention reads the residual stream itself (Kimi K3).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub full_gate: bool,
+    /// Whether a state-space model has no norm of its outputs, or Mamba-1 none of its inputs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unnormed: bool,
 }
@@ -495,6 +539,8 @@ impl Architecture {
             head_gate: false,
             value_head_dim: None,
             key_values: KeyValues::Two,
+            compressed: None,
+            further: Vec::new(),
             kinds: Vec::new(),
             stated: Stated::default(),
         }
@@ -520,6 +566,11 @@ impl Architecture {
     pub fn value_dim(&self) -> u64 {
         self.mla
             .map_or(self.value_head_dim.unwrap_or(self.head_dim), |mla| mla.v_head_dim)
+    }
+
+    /// Tokens of which a layer keeps one key behind its window; 0 without compressed keys.
+    pub(in crate::arch) fn stride(&self) -> u64 {
+        self.compressed.map_or(0, |compressed| compressed.stride)
     }
 
     /// Layers that hold an MLP or a mixture of experts.

@@ -5,8 +5,9 @@
 //! lowering executes, and tests pin them to published totals.
 
 use super::layer::{
-    Linear, Shards, StageLayers, attention_linears, attention_norm_width, hidden_norms, index_linears,
-    linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, moe_vectors, rank_vocab, sinks,
+    Linear, Shards, StageLayers, attention_linears, attention_norm_width, compression_vectors, hidden_norms,
+    index_linears, linear_attention_linears, linear_attention_parameters, mlp_linears, moe_linears, moe_vectors,
+    rank_vocab, sinks,
 };
 use super::{Architecture, NormKind, NormPlacement, Positions, Role};
 
@@ -64,6 +65,7 @@ pub(super) fn rank_linears(arch: &Architecture, shards: Shards, stage: StageLaye
                 .chain(of(mlp_linears(&arch, tp).to_vec(), stage.dense))
                 .chain(of(moe_linears(&arch, shards), stage.moe))
         })
+        .chain(arch.further_linears(stage))
         .chain(head.map(|head| (head, 1)))
         .filter(|(_, layers)| *layers > 0)
         .collect()
@@ -97,7 +99,7 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
             + (arch.layers_with_mlp() - moe_layers) * total(mlp_linears(arch, 1), weights)
             + moe_layers * total(moe_linears(arch, Shards::WHOLE), weights)
     });
-    (layers, arch.hidden * arch.vocab)
+    (layers + arch.further_weights(), arch.hidden * arch.vocab)
 }
 
 /// Weights of the linear maps of attention of either kind in all layers, without biases.
@@ -142,22 +144,26 @@ fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
 }
 
 fn layer_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> u64 {
-    match arch.kinds.is_empty() {
+    let layers = match arch.kinds.is_empty() {
         true => part_parameters(arch, shards, stage),
         false => {
             let parts = stage.parts(arch);
             parts.map(|(part, stage)| part_parameters(&part, shards, stage)).sum()
         }
-    }
+    };
+    layers + arch.further_parameters(stage)
 }
 
 fn part_parameters(arch: &Architecture, shards: Shards, stage: StageLayers) -> u64 {
     let tp = shards.tp;
     let parameters = |linear: Linear| linear.parameters();
-    let attention = total(attention_linears(arch, tp), parameters) + sinks(arch, tp);
+    let attention = total(attention_linears(arch, tp), parameters) + compression_vectors(arch) + sinks(arch, tp);
     let within = norm_parameters(arch, attention_norm_width(arch, tp));
-    // A layer norm of the index's keys, with biases.
-    let index_norm = arch.index.map_or(0, |index| 2 * index.head_dim);
+    // A layer norm of the index's keys, with biases, or norms of its queries and keys.
+    let index_norm = match arch.compressed {
+        Some(_) => 0,
+        None => arch.index.map_or(0, |index| 2 * index.head_dim),
+    };
     let activation = if arch.biases.activation { 2 } else { 0 };
     stage.layers * norm_parameters(arch, hidden_norms(arch) * arch.hidden)
         + stage.attention() * (attention + within)

@@ -4,7 +4,7 @@
 //! on the tokens that the last step kept, then on one token at a time.
 
 use super::workload::fail;
-use super::{Architecture, Mode, Recipe, Stated, Workload};
+use super::{Architecture, Mode, Recipe, Stated, Window, Workload};
 use crate::error::Result;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
@@ -188,9 +188,15 @@ impl Workload {
             window: None,
             linear: None,
             mlp_layers: None,
+            further: Vec::new(),
             kinds: Vec::new(),
             ..arch.clone()
         };
+        if let Some(compressed) = &mut drafter.compressed {
+            compressed.stride = 0;
+            drafter.index = None;
+            drafter.window = arch.window.map(|window| Window { layers: 1, ..window });
+        }
         if let Some(index) = &mut drafter.index {
             index.layers = 1;
         }

@@ -32,6 +32,8 @@ named_enum! {
         KeyValueLatentNorm = "key_value_latent_norm",
         /// Latent attention: key/value latent to keys and values.
         KeyValueUp = "key_value_up",
+        /// Latent attention: hidden to the gate of the attention output.
+        AttentionGate = "attention_gate",
         /// Absorbed latent attention (decode): queries into the latent space.
         QueryAbsorb = "query_absorb",
         /// Absorbed latent attention (decode): latent output to value heads.
@@ -42,6 +44,12 @@ named_enum! {
         IndexKey = "index_key",
         /// Index of the keys: hidden to the weight of each of its heads.
         IndexWeights = "index_weights",
+        /// Index of the keys: scores of the keys.
+        IndexScores = "index_scores",
+        /// Index of the keys: choice of the best.
+        IndexChoice = "index_choice",
+        /// Compressed keys: hidden to what a block of tokens adds up, with its weights.
+        KeyCompression = "key_compression",
         /// Serving: attention to the keys that an index chooses, projections included.
         IndexedAttention = "indexed_attention",
         /// Norm of the queries.
@@ -68,6 +76,8 @@ named_enum! {
         AttentionValue = "attention_value",
         /// Gate of the attention output.
         AttentionOutputGate = "attention_output_gate",
+        /// Attention output of each group of heads to a narrower one.
+        AttentionOutputDown = "attention_output_down",
         /// Attention output back to the hidden width.
         AttentionProjection = "attention_projection",
         /// Norm after attention.
@@ -134,6 +144,10 @@ named_enum! {
         MlpOutputDropout = "mlp_output_dropout",
         /// Residual add after the MLP.
         MlpResidual = "mlp_residual",
+        /// Linear maps beside attention and MLP.
+        FurtherMap = "further_map",
+        /// Passes over activations beside attention and MLP.
+        FurtherPass = "further_pass",
         /// Norm after the last layer.
         FinalNorm = "final_norm",
         /// Output head.

@@ -50,7 +50,9 @@ impl Architecture {
         self.validate_linear()?;
         self.validate_moe()?;
         self.validate_mla()?;
-        self.validate_index()
+        self.validate_compressed()?;
+        self.validate_index()?;
+        self.validate_further()
     }
 
     fn validate_linear(&self) -> Result<()> {
@@ -67,6 +69,7 @@ impl Architecture {
         ] {
             self.within(field, value, 1, most)?;
         }
+        self.within("linear.step_rank", linear.step_rank, 0, MAX_HIDDEN)?;
         if linear.key_heads == 0 || !linear.heads.is_multiple_of(linear.key_heads) {
             let allowed = format!("a divisor of linear.heads = {}", linear.heads);
             return self.refuse("linear.key_heads", linear.key_heads, &allowed);
@@ -76,7 +79,7 @@ impl Architecture {
             return self.refuse("linear.layers", linear.layers, &allowed);
         }
         match self.window {
-            Some(window) => self.refuse("window.layers", window.layers, "none beside `linear`"),
+            Some(window) => self.within("window.layers", window.layers, 1, self.attention_layers()),
             None => Ok(()),
         }
     }
@@ -134,18 +137,41 @@ impl Architecture {
         Ok(())
     }
 
+    fn validate_compressed(&self) -> Result<()> {
+        let Some(compressed) = self.compressed else {
+            return Ok(());
+        };
+        if self.mla.is_some() {
+            return self.refuse("compressed.query_rank", compressed.query_rank, "none beside `mla`");
+        }
+        self.within("kv_heads", self.kv_heads, 1, 1)?;
+        self.within("compressed.query_rank", compressed.query_rank, 1, MAX_HIDDEN)?;
+        self.within("compressed.output_rank", compressed.output_rank, 1, MAX_HIDDEN)?;
+        self.within("compressed.output_groups", compressed.output_groups, 1, self.heads)?;
+        self.within("compressed.stride", compressed.stride, 0, MAX_VOCAB)?;
+        if !self.heads.is_multiple_of(compressed.output_groups) {
+            let allowed = format!("a divisor of heads = {}", self.heads);
+            return self.refuse("compressed.output_groups", compressed.output_groups, &allowed);
+        }
+        match self.window {
+            Some(window) => self.within("window.layers", window.layers, self.layers, self.layers),
+            None => self.refuse("compressed.stride", compressed.stride, "none without `window`"),
+        }
+    }
+
     fn validate_index(&self) -> Result<()> {
         let Some(index) = self.index else { return Ok(()) };
-        if self.mla.is_none_or(|mla| mla.q_lora_rank.is_none()) {
-            let allowed = "none without latent attention whose queries come from a latent";
+        if self.mla.is_some_and(|mla| mla.q_lora_rank.is_none()) {
+            let allowed = "none unless queries of latent attention come from a latent";
             return self.refuse("index.heads", index.heads, allowed);
         }
-        if let Some(window) = self.window {
+        if let (Some(window), 0) = (self.window, self.stride()) {
             return self.refuse("window.layers", window.layers, "none beside `index`");
         }
         self.within("index.heads", index.heads, 1, MAX_HEADS)?;
         self.within("index.head_dim", index.head_dim, 1, MAX_HEADS)?;
         self.within("index.top_k", index.top_k, 1, MAX_VOCAB)?;
+        self.within("index.block", index.block, 1, MAX_VOCAB)?;
         self.within("index.layers", index.layers, 1, self.attention_layers())
     }
 

@@ -608,13 +608,7 @@ impl Workload {
                 fail("lora_targets", self.lora_targets, "linear maps that this model has")
             }
             Mode::Decode if self.cp > 1 => fail("cp", self.cp, "1 in decode"),
-            Mode::Train if arch.index.is_some() => {
-                let allowed = "prefill or decode: layers whose index chooses keys were timed in servers alone";
-                fail("mode", self.mode, allowed)
-            }
-            Mode::Prefill if self.cp > 1 && arch.index.is_some() => {
-                fail("cp", self.cp, "1 where an index chooses keys")
-            }
+            _ if self.cp > 1 && arch.index.is_some() => fail("cp", self.cp, "1 where an index chooses keys"),
             _ if arch.index.is_some() && self.attention == AttentionKernel::Unfused => {
                 fail("attention", self.attention, "`flash` where an index chooses keys")
             }

@@ -289,8 +289,8 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
             "a model with an MLP in every layer and no index of keys: the lattice has neither",
         ),
         (
-            !base.kinds.is_empty(),
-            "a model whose layers are of one shape, as those of the lattice are",
+            !base.kinds.is_empty() || !base.further.is_empty(),
+            "a model whose layers are of one shape without further maps, as those of the lattice are",
         ),
     ] {
         if is_other {

@@ -285,8 +285,7 @@ fn usual_linear(kind: Recurrence, hidden: u64) -> LinearLayers {
         head_dim,
         value_dim,
         taps: 4,
-        beside: false,
-        unnormed: false,
+        ..LinearLayers::default()
     }
 }
 

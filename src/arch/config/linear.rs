@@ -1,6 +1,6 @@
 //! Layers with linear attention: the ways in which configs describe them.
 
-use super::super::{Architecture, LinearLayers, Positions};
+use super::super::{Architecture, LinearLayers, Positions, Window};
 use super::fields::Fields;
 use crate::error::Result;
 use crate::ops::Recurrence;
@@ -22,11 +22,15 @@ pub(super) enum Hybrid {
     Mamba2,
     /// Mamba-2 and nothing else in every layer (Mamba-2, Codestral Mamba).
     Mamba2Alone,
+    /// Mamba-1 and nothing else in every layer (Mamba, Falcon Mamba).
+    Mamba1Alone,
+    /// Mamba-1 or attention, each with an MLP or experts, by a period (Jamba).
+    Jamba,
     /// Mamba-2 beside attention in every layer (Falcon-H1).
     FalconH1,
-    /// A short convolution or attention, as `layer_types` or `full_attn_idxs` says; `rounded` where the MLP is two thirds as
-    /// wide as the file says, rounded up (LFM2).
-    ShortConvolution { rounded: bool },
+    /// A short convolution or attention, as `layer_types` or `full_attn_idxs` says, of so many taps where the file does not say;
+    /// `rounded` where the MLP is two thirds as wide as the file says, rounded up (LFM2).
+    ShortConvolution { rounded: bool, taps: u64 },
     /// Mamba-2, attention, MLP or experts, one a layer, as `hybrid_override_pattern` says (Nemotron-H).
     NemotronH,
 }
@@ -64,12 +68,31 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
         Hybrid::Olmo => olmo(fields, arch),
         Hybrid::Mamba2 => mamba2(fields, arch),
         Hybrid::Mamba2Alone => mamba2_alone(fields, arch),
+        Hybrid::Mamba1Alone => {
+            arch.mlp_layers = Some(0);
+            let inner = fields.number_or("expand", 2)?.saturating_mul(arch.hidden);
+            let inner = fields.number_or("intermediate_size", inner)?;
+            mamba1(
+                fields,
+                arch,
+                arch.layers,
+                inner,
+                ["state_size", "conv_kernel", "time_step_rank"],
+            )
+        }
+        Hybrid::Jamba => jamba(fields, arch),
         Hybrid::FalconH1 => falcon_h1(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
-        Hybrid::ShortConvolution { rounded } => short_convolution(rounded, fields, arch),
+        Hybrid::ShortConvolution { rounded, taps } => short_convolution(rounded, taps, fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),
     }?;
     arch.linear = arch.linear.filter(|linear| linear.layers > 0);
+    let kinds = fields.texts("layer_types")?.unwrap_or_default();
+    let slides = kinds.iter().filter(|kind| **kind == "sliding_attention").count() as u64;
+    if slides > 0 {
+        let size = fields.number("sliding_window")?;
+        arch.window = Some(Window { size, layers: slides });
+    }
     Ok(())
 }
 
@@ -125,7 +148,10 @@ fn listed(fields: &mut Fields<'_>, key: &'static str, layers: u64) -> Result<Opt
     let Some(types) = fields.texts(key)? else {
         return Ok(None);
     };
-    let kinds: [&[&str]; 2] = [&["full_attention", "attention"], &["linear_attention", "mamba", "conv"]];
+    let kinds: [&[&str]; 2] = [
+        &["full_attention", "attention", "sliding_attention"],
+        &["linear_attention", "mamba", "conv"],
+    ];
     let allowed = "full_attention or linear_attention for each of num_hidden_layers";
     fields.layers_of(key, &types, layers, kinds, allowed).map(Some)
 }
@@ -188,6 +214,57 @@ fn mamba2_alone(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> 
     Ok(())
 }
 
+/// Mamba-1 of this inner width in so many layers; the fields with the sizes of states, convolution and step sizes.
+fn mamba1(
+    fields: &mut Fields<'_>,
+    arch: &mut Architecture,
+    layers: u64,
+    inner: u64,
+    [state, taps, rank]: [&'static str; 3],
+) -> Result<()> {
+    // Channels are alike: of any number of heads.
+    let heads = 1_u64 << inner.trailing_zeros().min(8);
+    arch.linear = Some(LinearLayers {
+        kind: None,
+        layers,
+        key_heads: heads,
+        heads,
+        head_dim: fields.number_or(state, 16)?,
+        value_dim: inner / heads,
+        taps: fields.number_or(taps, 4)?,
+        step_rank: match fields.value(rank).is_none_or(|value| value == "auto") {
+            true => arch.hidden.div_ceil(16),
+            false => fields.number(rank)?,
+        },
+        unnormed: arch.mlp_layers.is_some(),
+        ..LinearLayers::default()
+    });
+    Ok(())
+}
+
+fn jamba(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let period = fields.number_or("attn_layer_period", 8)?;
+    let offset = fields.number_or("attn_layer_offset", 4)?;
+    // Layers `offset`, `offset + period` and so on.
+    let Some(full) = arch
+        .layers
+        .saturating_add(period)
+        .saturating_sub(offset.saturating_add(1))
+        .checked_div(period)
+    else {
+        return fields.refuse("attn_layer_period", "an integer of at least 1");
+    };
+    let inner = fields.number_or("mamba_expand", 2)?.saturating_mul(arch.hidden);
+    let layers = arch.layers.saturating_sub(full);
+    mamba1(
+        fields,
+        arch,
+        layers,
+        inner,
+        ["mamba_d_state", "mamba_d_conv", "mamba_dt_rank"],
+    )
+}
+
 fn falcon_h1(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     mamba2(fields, arch)?;
     let (inner, normed) = (fields.optional("mamba_d_ssm")?, fields.flag("mamba_rms_norm", false)?);
@@ -200,7 +277,7 @@ fn falcon_h1(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     Ok(())
 }
 
-fn short_convolution(rounded: bool, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+fn short_convolution(rounded: bool, taps: u64, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let full = indexed(fields, "full_attn_idxs", arch.layers)?.unwrap_or(arch.layers);
     let full = listed(fields, "layer_types", arch.layers)?.unwrap_or(full);
     let factor = match fields.value("block_ffn_dim_multiplier") {
@@ -226,7 +303,7 @@ fn short_convolution(rounded: bool, fields: &mut Fields<'_>, arch: &mut Architec
         heads: arch.heads,
         head_dim: arch.head_dim,
         value_dim: arch.hidden.checked_div(arch.heads).unwrap_or(0),
-        taps: fields.number_or("conv_L_cache", 3)?,
+        taps: fields.number_or("conv_L_cache", taps)?,
         ..LinearLayers::default()
     });
     Ok(())
@@ -241,7 +318,7 @@ fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         return fields.refuse("linear_attn_config", allowed);
     };
     let listed = nested.numbers("kda_layers")?.unwrap_or_default();
-    nested.ignore(&["full_attn_layers"]);
+    nested.ignore(&["full_attn_layers", "gate_lower_bound"]);
     let (heads, width) = (nested.number("num_heads")?, nested.number("head_dim")?);
     arch.linear = Some(LinearLayers {
         kind: Some(Recurrence::KimiDelta),
@@ -251,6 +328,7 @@ fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: width,
         value_dim: width,
         taps: nested.number_or("short_conv_kernel_size", 4)?,
+        full_gate: nested.flag("use_full_rank_gate", false)?,
         ..LinearLayers::default()
     });
     fields.finish_part(nested, "linear_attn_config")

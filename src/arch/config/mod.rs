@@ -13,6 +13,7 @@
 //! An object with the keys of `data/architectures` is read as it is.
 
 mod fields;
+mod further;
 mod json;
 mod kinds;
 mod linear;

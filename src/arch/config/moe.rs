@@ -53,6 +53,8 @@ enum Dense {
     Qwen,
     /// All but those of `moe_layers`, or but every `interleave_moe_layer_step`-th.
     Llama4,
+    /// All but layer `expert_layer_offset` of every `expert_layer_period`.
+    Jamba,
     /// Those before `moe_layer_start_index` and after `moe_layer_end_index`.
     Ernie,
 }
@@ -62,7 +64,7 @@ pub(super) fn read(experts: &'static Experts, fields: &mut Fields<'_>, arch: &mu
     let count_key = fields.named(&experts.count_fields);
     let count = fields.number_unless(count_key, experts.count)?;
     fields.ignore(&experts.count_fields);
-    if count == 0 {
+    if count == 0 || count == 1 && matches!(experts.dense, Dense::Jamba) {
         // The shared experts are all there is.
         ignore(experts, fields);
         if let Shared::Width(key, default) = &experts.shared {
@@ -129,7 +131,7 @@ pub(super) fn ignore(experts: &'static Experts, fields: &mut Fields<'_>) {
 fn dense(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result<(u64, u64)> {
     let by_rule = by_rule(rule, fields, layers)?;
     if let Some(types) = fields.texts("mlp_layer_types")? {
-        let sparse: Vec<_> = types.iter().map(|kind| *kind == "sparse").collect();
+        let sparse: Vec<_> = types.iter().map(|kind| *kind != "dense").collect();
         return described(&sparse, fields, "mlp_layer_types", layers);
     }
     if let Some(text) = fields.value("moe_layers_enum").and_then(Value::as_str) {
@@ -173,6 +175,14 @@ fn by_rule(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result
             };
             let sparse: Vec<_> = (0..layers).map(sparse).collect();
             described(&sparse, fields, "moe_layers", layers)
+        }
+        Dense::Jamba => {
+            let period = fields.number_or("expert_layer_period", 2)?;
+            let offset = fields.number_or("expert_layer_offset", 1)?;
+            let sparse: Vec<_> = (0..layers)
+                .map(|layer| layer.checked_rem(period) == Some(offset))
+                .collect();
+            described(&sparse, fields, "expert_layer_offset", layers)
         }
         Dense::Ernie => {
             fields.only("moe_layer_interval", 1)?;

@@ -59,6 +59,9 @@ const MXFP8: Format = Format::new(Dtype::Fp8, 8, 32, 8).like();
 const INT8: Format = Format::new(Dtype::Int8, 8, 0, 32);
 const INT8_ROWS: Format = Format::new(Dtype::W8a16, 8, 0, 16);
 
+/// The field with the format of routed experts alone, beside the quantization or in it.
+pub(super) const EXPERT_DTYPE: &str = "expert_dtype";
+
 /// Modules of each linear map as checkpoints name them, the layer being left out: alternatives of each.
 static MODULES: LazyLock<BTreeMap<String, Vec<Vec<String>>>> = built_in!("data/hf-modules.toml");
 
@@ -126,6 +129,8 @@ struct Quantization {
     default: Option<Format>,
     /// Of those that are named.
     named: Vec<(Names, Format)>,
+    /// Of routed experts, where it is not that of the others (DeepSeek-V4).
+    experts: Option<Format>,
     excluded: Names,
     /// Whether experts alone are packed.
     experts_alone: bool,
@@ -140,7 +145,10 @@ impl Quantization {
         let word = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
         let method = word("quant_method");
         let algorithm = word("quant_algo");
-        let mut read = Self::default();
+        let mut read = Self {
+            experts: (word(EXPERT_DTYPE) == "fp4").then_some(MXFP4),
+            ..Self::default()
+        };
         for key in [
             "modules_to_not_convert",
             "ignore",
@@ -282,7 +290,11 @@ impl Quantization {
             .iter()
             .zip(named)
             .map(|((_, format), count)| (*format, count.min(total)));
-        let default = self.default.filter(|_| by_default).map(|format| (format, default));
+        let format = match role.is_of_experts() {
+            true => self.experts.or(self.default),
+            false => self.default,
+        };
+        let default = format.filter(|_| by_default).map(|format| (format, default));
         named.chain(default).filter(|(_, count)| *count > 0).collect()
     }
 }

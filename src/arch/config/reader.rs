@@ -1,11 +1,14 @@
 //! Reads a config by the row of its type.
 
 use super::super::validate::MAX_LAYERS;
-use super::super::{Architecture, Biases, Index, Mla, Mlp, MlpKind, Norm, NormPlacement, Positions, QkNorm};
+use super::super::{
+    Architecture, Biases, Compressed, Index, Mla, Mlp, MlpKind, Norm, NormPlacement, Positions, QkNorm,
+};
 use super::fields::Fields;
+use super::further;
 use super::linear::{self, Hybrid};
 use super::moe;
-use super::table::{Latent, Position, Row, table};
+use super::table::{Indexed, Latent, Position, Row, table};
 use super::varied::{self, Varied};
 use super::window;
 use crate::error::Result;
@@ -38,8 +41,14 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
     let size = |part: usize| row.sizes.get(part).copied();
     let hidden_key = fields.named(&row.hidden);
     let hidden = fields.size(hidden_key, size(1))?;
-    let heads_key = fields.named(&row.heads);
-    let heads = fields.size(heads_key, size(2))?;
+    let heads_key = match row.heads.is_empty() {
+        true => "",
+        false => fields.named(&row.heads),
+    };
+    let heads = match heads_key {
+        "" => 1,
+        key => fields.size(key, size(2))?,
+    };
     let kv_heads = match row.kv_heads.is_empty() {
         true => heads,
         false => {
@@ -147,11 +156,21 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
         parallel_layers,
         mla,
         index: match row.index {
-            true => Some(index(fields, layers)?),
+            Indexed::None => None,
+            Indexed::Keys => Some(index(fields, layers)?),
+            Indexed::Blocks => Some(blocks(fields, layers)?),
+        },
+        compressed: match row.compressed {
+            true => Some(Compressed {
+                query_rank: fields.number("q_lora_rank")?,
+                output_groups: fields.number_or("o_groups", 8)?,
+                output_rank: fields.number_or("o_lora_rank", 1024)?,
+                stride: 0,
+            }),
             false => None,
         },
-        output_gate: row.output_gate,
-        head_gate: row.head_gate,
+        output_gate: row.output_gate.read(fields)?,
+        head_gate: row.head_gate.read(fields)?,
         value_head_dim: match &row.value_head_dim {
             Some(key) => fields.optional(key)?,
             None => None,
@@ -171,6 +190,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
         }
     }
     varied::read(row, fields, &mut arch)?;
+    further::read(row, fields, &mut arch)?;
     for (key, what) in row.left_out.iter().chain(&table().lists.left_out) {
         let value = fields.value(key);
         if value.is_some_and(|value| value.as_u64().is_some_and(|n| n > 0) || value == true) {
@@ -201,6 +221,24 @@ fn index(fields: &mut Fields<'_>, layers: u64) -> Result<Index> {
         head_dim: fields.number("index_head_dim")?,
         top_k: fields.number("index_topk")?,
         layers: own,
+        block: 1,
+    })
+}
+
+/// The index of blocks of keys; their number and size are said in the file or in a part of it.
+fn blocks(fields: &mut Fields<'_>, layers: u64) -> Result<Index> {
+    let mut number = |names: &'static [&'static str], default| {
+        let key = fields.named(names);
+        fields.ignore(names);
+        fields.number_or(key, default)
+    };
+    let block = number(&["index_block_size", "sparse_attention_config.sparse_block_size"], 128)?;
+    Ok(Index {
+        heads: number(&["index_n_heads", "sparse_attention_config.sparse_num_index_heads"], 4)?,
+        head_dim: number(&["index_head_dim", "sparse_attention_config.sparse_index_dim"], 128)?,
+        top_k: number(&["index_topk_blocks", "sparse_attention_config.sparse_topk_blocks"], 16)?.saturating_mul(block),
+        layers,
+        block,
     })
 }
 

@@ -3,7 +3,7 @@
 use super::super::stored::Stored;
 use super::super::{Architecture, Workload};
 use super::fields::Fields;
-use super::quantized;
+use super::quantized::{self, EXPERT_DTYPE};
 use crate::error::Result;
 use crate::ops::Dtype;
 use serde_json::{Map, Value};
@@ -124,7 +124,12 @@ impl Stated {
 
     /// Reads which weights of this architecture the whole config says are packed.
     pub(super) fn read_stored(object: &Map<String, Value>, arch: &Architecture) -> Option<Stored> {
-        anywhere(object).and_then(|(_, config)| quantized::read(config, arch))
+        let (_, config) = anywhere(object)?;
+        let mut config = config.clone();
+        if let (Some(config), Some(dtype)) = (config.as_object_mut(), object.get(EXPERT_DTYPE)) {
+            config.entry(EXPERT_DTYPE).or_insert_with(|| dtype.clone());
+        }
+        quantized::read(&config, arch)
     }
 
     /// What a published checkpoint of this architecture with this `quantization_config` says, or with this word in its

@@ -2,6 +2,7 @@
 
 use super::super::{MlpKind, NormKind, NormPlacement, QkNorm};
 use super::fields::Fields;
+use super::further::Further;
 use super::linear::Hybrid;
 use super::moe::Experts;
 use super::varied::Varied;
@@ -105,12 +106,20 @@ pub(super) struct Row {
     pub experts: Option<Experts>,
     pub latent: Latent,
     #[serde(default)]
-    pub index: bool,
+    pub index: Indexed,
+    /// Whether keys are compressed behind a window.
+    #[serde(default)]
+    pub compressed: bool,
+    #[serde(default)]
+    pub further: Vec<Further>,
+    /// Of fields that `further` names, what they are where they are left out.
+    #[serde(default)]
+    pub usual: BTreeMap<String, u64>,
     pub sinks: bool,
     pub xielu: bool,
-    pub output_gate: bool,
+    pub output_gate: Given<bool>,
     #[serde(default)]
-    pub head_gate: bool,
+    pub head_gate: Given<bool>,
     pub value_head_dim: Option<String>,
     #[serde(default)]
     pub parts: Vec<String>,
@@ -149,12 +158,30 @@ pub(super) enum Latent {
     Of { query_rank: u64, value_dim: u64 },
 }
 
+/// Which keys an index chooses.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Indexed {
+    #[default]
+    None,
+    /// Single ones (DeepSeek-V3.2).
+    Keys,
+    /// Blocks of them (MiniMax-M3).
+    Blocks,
+}
+
 /// What a type always has, or what a field says: its names, each with what its absence means.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Given<T> {
     Always(T),
     Field(BTreeMap<String, T>),
+}
+
+impl Default for Given<bool> {
+    fn default() -> Self {
+        Self::Always(false)
+    }
 }
 
 impl<T: Copy> Given<T> {

@@ -198,11 +198,13 @@ fn every_type_that_decodes_text_has_a_published_example() {
     const ALIKE: &[&str] = &[
         "bailing_moe_v2",
         "deci",
+        "deepseek_ref",
         "glm4v_moe_text",
         "glm4v_text",
         "gpt-sw3",
         "internlm",
         "mimo",
+        "minimax_m3",
         "qwen2_5_vl_text",
         "qwen2_vl_text",
         "qwen3_vl_moe_text",
@@ -365,7 +367,11 @@ fn llama_with(key: &str, value: &str) -> Result<Architecture> {
 #[test]
 fn doubtful_configs_are_refused_with_file_field_value_and_what_is_allowed() {
     for (key, value, parts) in [
-        ("model_type", r#""mamba""#, ["`model_type` is \"mamba\"", "state-space"]),
+        (
+            "model_type",
+            r#""zamba2""#,
+            ["`model_type` is \"zamba2\"", "state-space"],
+        ),
         ("hidden_size", "null", ["`hidden_size` is null", "integer"]),
         ("hidden_size", "4096.5", ["`hidden_size` is 4096.5", "integer"]),
         ("num_key_value_heads", "7", ["`kv_heads` is 7", "divisor of heads = 64"]),

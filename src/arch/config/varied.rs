@@ -18,6 +18,8 @@ pub(super) enum Varied {
     None,
     /// By `block_configs`, an object for each layer (Nemotron Super and Ultra, DeciLM).
     Blocks,
+    /// By lists of which layers compress their keys or choose among them (DeepSeek-V4, MiniMax-M3).
+    Sparse,
     /// By fields of their own for layers with and without a window, or by lists with an item for each layer.
     Windows(Box<Windows>),
 }
@@ -32,6 +34,8 @@ pub(super) struct Windows {
     interval: u64,
     /// Whether the first does, too.
     first_is_full: bool,
+    /// How many of the last layers take keys and values of an earlier one, where the file does not say.
+    shared: u64,
     each: Sizes,
     full: Sizes,
     sliding: Sizes,
@@ -80,6 +84,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Archit
     match &row.kinds {
         Varied::None => Ok(()),
         Varied::Blocks => blocks(fields, arch),
+        Varied::Sparse => sparse(row, fields, arch),
         Varied::Windows(by) => windows(by, &row.window_field, fields, arch),
     }
 }
@@ -89,6 +94,11 @@ fn windows(by: &'static Windows, field: &'static str, fields: &mut Fields<'_>, a
     // More layers than any architecture may have are refused later.
     let layers = arch.layers.min(MAX_LAYERS);
     let sliding = sliding(by, fields, layers)?;
+    let shared = fields.number_or("num_kv_shared_layers", by.shared)?;
+    let width = match fields.flag("use_double_wide_mlp", false)? {
+        true => 2,
+        false => 1,
+    };
     let mut kinds = Vec::new();
     for (layer, slides) in (0..layers).zip(sliding) {
         let [mut full, mut windowed] = [arch.kind(); 2];
@@ -99,6 +109,10 @@ fn windows(by: &'static Windows, field: &'static str, fields: &mut Fields<'_>, a
         }
         windowed.window = size;
         let mut kind = if slides { windowed } else { full };
+        if layer + shared >= layers {
+            kind.key_values = KeyValues::Earlier;
+            kind.d_ff = kind.d_ff.saturating_mul(width);
+        }
         if arch.moe.is_some_and(|moe| !moe.is_in(layer)) {
             (kind.experts, kind.d_ff) = (false, arch.mlp.d_ff);
         }
@@ -149,6 +163,55 @@ fn sliding(by: &Windows, fields: &mut Fields<'_>, layers: u64) -> Result<Vec<boo
             "full_attention (0) or sliding_attention (1) for each of num_hidden_layers",
         ),
     }
+}
+
+/// Which layers see compressed keys behind their window, or choose among keys by an index: names, or tokens of a block.
+fn sparse(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let window = size_or(fields, &row.window_field, 128)?.filter(|_| row.compressed);
+    let names: &'static [&'static str] = &[
+        "layer_types",
+        "compress_ratios",
+        "sparse_attention_config.sparse_attention_freq",
+    ];
+    let key = fields.named(names);
+    let is_text = fields.value(key).is_some_and(|value| value[0].is_string());
+    let strides: Option<Vec<u64>> = match is_text {
+        true => {
+            let texts = fields.texts(key)?.unwrap_or_default();
+            let stride = |name: &&str| match *name {
+                "full_attention" | "sliding_attention" => Some(0),
+                "minimax_m3_sparse" => Some(1),
+                "compressed_sparse_attention" => Some(4),
+                "heavily_compressed_attention" => Some(128),
+                _ => None,
+            };
+            texts.iter().map(stride).collect()
+        }
+        false => fields.numbers(key)?,
+    };
+    // More layers than any architecture may have are refused later; layers that predict further tokens may follow.
+    let layers = arch.layers.min(MAX_LAYERS);
+    let Some(strides) = strides.filter(|strides| strides.len() as u64 >= layers) else {
+        return fields.refuse(key, "what each of num_hidden_layers attends to");
+    };
+    // Of compressed keys an index chooses among the finest.
+    let finest = strides.iter().copied().filter(|stride| *stride > 0).min();
+    let kinds = (0..layers).zip(strides).map(|(layer, stride)| {
+        let mut kind = LayerKind {
+            window,
+            stride: if row.compressed { stride } else { 0 },
+            indexed: Some(stride) == finest,
+            ..arch.kind()
+        };
+        if arch.moe.is_some_and(|moe| !moe.is_in(layer)) {
+            (kind.experts, kind.d_ff) = (false, arch.mlp.d_ff);
+        }
+        kind
+    });
+    let kinds: Vec<_> = kinds.collect();
+    arch.set_kinds(kinds);
+    arch.index = arch.index.filter(|_| finest.is_some());
+    Ok(())
 }
 
 fn blocks(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {

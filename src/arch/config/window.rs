@@ -3,7 +3,7 @@
 use super::super::validate::MAX_LAYERS;
 use super::super::{Architecture, Window};
 use super::fields::Fields;
-use super::table::Row;
+use super::table::{Indexed, Row};
 use crate::error::Result;
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,10 +19,12 @@ pub(super) enum Slides {
         flag: Option<String>,
         first: u64,
     },
-    /// All but every so many-th.
+    /// All but every so many-th, which `leads` the others or follows them.
     Every {
         interval: u64,
         size: u64,
+        #[serde(default)]
+        leads: bool,
     },
     /// All but every so many-th sees its own chunk of the sequence.
     Chunks {
@@ -34,7 +36,7 @@ pub(super) enum Slides {
 /// Sets the window of the architecture; `layer_types` has the last word on which layers use it.
 pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let layers = arch.layers;
-    if row.index {
+    if row.index == Indexed::Keys {
         let kinds = fields.texts("layer_types")?.unwrap_or_default();
         return match kinds.iter().all(|kind| *kind == "deepseek_sparse_attention") {
             true => Ok(()),
@@ -51,9 +53,13 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Archit
             let first = fields.number_or("max_window_layers", *first)?;
             (size, layers.saturating_sub(first))
         }
-        Slides::Every { interval, size } => {
+        Slides::Every { interval, size, leads } => {
             let interval = pattern(fields, *interval)?;
-            (size_or(fields, field, *size)?, layers - layers / interval)
+            let full = match leads {
+                true => layers.div_ceil(interval),
+                false => layers / interval,
+            };
+            (size_or(fields, field, *size)?, layers - full)
         }
         Slides::Chunks { interval, size } => {
             let size = size_or(fields, field, *size)?;
@@ -138,7 +144,11 @@ fn repeated<'a>(fields: &mut Fields<'a>) -> Vec<&'a str> {
 
 /// Of how many layers one sees everything: a number, or letters for one period (`LLLG`).
 fn pattern(fields: &mut Fields<'_>, default: u64) -> Result<u64> {
-    let key = fields.named(&["sliding_window_pattern", "_sliding_window_pattern"]);
+    let key = fields.named(&[
+        "sliding_window_pattern",
+        "_sliding_window_pattern",
+        "global_attn_every_n_layers",
+    ]);
     let letters = fields.value(key).and_then(|value| value.as_str());
     let interval = match letters {
         Some(letters) => letters.len() as u64,

@@ -1,6 +1,6 @@
 //! Lowering of the attention block: norm, projections, attention core, output projection, residual.
 
-use super::super::layer::{Linear, attention_linears, keys_values, rank_heads, rank_kv_heads};
+use super::super::layer::{Linear, attention_linears, index_linears, keys_values, rank_heads, rank_kv_heads};
 use super::super::{AttentionKernel, Index, Mla, Mode, NormPlacement, Phase, Positions, QkNorm, Role};
 use super::{Lowering, Scope};
 use crate::ops::{Attention, Dtype, Gemm, IndexedAttention, Layout, Memory, MemoryKind, Op, Pass};
@@ -15,13 +15,20 @@ impl Lowering<'_> {
         if arch.norm.placement != NormPlacement::Post {
             self.norm(Role::AttentionNorm, rows, hidden, Scope::Layer, layers);
         }
-        if let (Some(index), Some(mla)) = (arch.index, arch.mla) {
+        if let (Some(index), Some(mla), false) = (arch.index, arch.mla, self.work.trains()) {
             self.indexed_attention(index, mla);
         } else {
             self.attention_inputs();
-            self.attention_core(self.stage.full_attention, 0);
+            self.index_scores();
+            let chosen = arch.index.map_or(0, |index| index.top_k);
+            self.attention_core(self.stage.full_attention, chosen);
             let window = arch.window.map_or(0, |window| window.size);
-            self.attention_core(self.stage.windowed, window);
+            let compressed = match arch.index {
+                _ if arch.stride() == 0 => 0,
+                None => self.seen_keys(),
+                Some(index) => self.seen_keys().min(index.top_k),
+            };
+            self.attention_core(self.stage.windowed, window + compressed);
             self.attention_outputs();
         }
         if arch.norm.placement.follows_branches() {
@@ -64,6 +71,56 @@ impl Lowering<'_> {
         }
     }
 
+    /// Keys that a query in the middle sees, or scores: of each block one, where they are compressed.
+    fn seen_keys(&self) -> u64 {
+        (self.work.keys() - self.work.seq / 2) / self.arch.stride().max(1)
+    }
+
+    /// Scores of all keys by an index, and the choice of the best, as kernels of their own, unless every key is chosen.
+    fn index_scores(&mut self) {
+        let (Some(index), work, times) = (self.arch.index, self.work, self.stage.indexed) else {
+            return;
+        };
+        for linear in index_linears(self.arch) {
+            self.linear(&linear, work.rank_tokens(), 1, Scope::Layer, times);
+        }
+        if work.keys() / self.arch.stride().max(1) <= index.top_k {
+            return;
+        }
+        let keys = self.seen_keys();
+        // Attention without values: as many products and bytes as over half the keys with values.
+        let scores = Attention {
+            kv_heads: 1,
+            seq_kv: keys.div_ceil(2),
+            causal: false,
+            dtype: match work.mode {
+                Mode::Decode => work.cache_dtype(),
+                _ => work.activation_dtype(),
+            },
+            ..Attention::new(work.batch, index.heads, work.seq, index.head_dim)
+        };
+        let backward = Attention {
+            pass: Pass::Backward,
+            ..scores
+        };
+        let backward = [(Phase::Backward, Op::Attention(backward))];
+        self.emit(Role::IndexScores, Scope::Core, times, Op::Attention(scores), &backward);
+        // Blocks are chosen for each head, single keys for all.
+        let rows = match index.block {
+            1 => work.batch * work.seq,
+            _ => work.batch * work.seq * index.heads,
+        };
+        let kind = MemoryKind::Softmax;
+        self.memory(
+            Role::IndexChoice,
+            kind,
+            rows,
+            keys.div_ceil(index.block),
+            Scope::Layer,
+            times,
+        );
+    }
+
     /// Whether latent attention runs in its absorbed form.
     fn absorbed(&self) -> bool {
         self.arch.mla.is_some() && self.work.mode == Mode::Decode
@@ -77,7 +134,7 @@ impl Lowering<'_> {
         let scope = Scope::Layer;
         for linear in attention_linears(arch, work.tp) {
             match linear.role {
-                Role::AttentionProjection => {}
+                Role::AttentionProjection | Role::AttentionOutputDown => {}
                 // Absorbed: the weight is applied to queries and outputs instead, head by head.
                 Role::KeyValueUp if self.absorbed() => {}
                 // A cached prefix is stored as latent and expanded again.
@@ -92,8 +149,8 @@ impl Lowering<'_> {
                 (Role::QueryDown, _) => {
                     self.norm(Role::QueryLatentNorm, tokens, rank, scope, layers);
                 }
-                (Role::KeyValueDown, Some(mla)) => {
-                    let rank = mla.kv_lora_rank;
+                (Role::KeyValueDown, mla) => {
+                    let rank = mla.map_or(rank, |mla| mla.kv_lora_rank);
                     self.norm(Role::KeyValueLatentNorm, tokens, rank, scope, layers);
                 }
                 _ => {}
@@ -147,9 +204,9 @@ impl Lowering<'_> {
             );
         }
         for linear in attention_linears(self.arch, self.work.tp) {
-            if linear.role == Role::AttentionProjection {
+            if matches!(linear.role, Role::AttentionProjection | Role::AttentionOutputDown) {
                 let tokens = self.work.rank_tokens();
-                self.linear(&linear, tokens, 1, Scope::Layer, self.stage.attention());
+                self.linear(&linear, tokens, linear.members, Scope::Layer, self.stage.attention());
             }
         }
     }

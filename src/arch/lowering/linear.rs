@@ -69,11 +69,20 @@ impl Lowering<'_> {
             Mode::Train | Mode::Prefill => MemoryKind::CausalConv,
         };
         let scope = Scope::Layer;
-        if op.is_none() {
+        if op.is_none() && rank.step_rank == 0 {
             self.memory(Role::LinearGate, gate, tokens, rank.values(), scope, layers);
         }
         let channels = rank.channels();
         self.memory(Role::LinearConvolution, convolution, tokens, channels, scope, layers);
+        if rank.step_rank > 0 {
+            // The scan reads inputs, step sizes and gates and writes as many outputs; a decoding step its states in fp32.
+            let states = match self.work.mode {
+                Mode::Decode => 2 * rank.states(),
+                Mode::Train | Mode::Prefill => 0,
+            };
+            let cols = 2 * rank.values() + rank.head_dim + states;
+            return self.memory(Role::LinearAttention, MemoryKind::Copy, tokens, cols, scope, layers);
+        }
         let Some(op) = op else {
             return self.memory(Role::LinearGate, gate, tokens, rank.values(), scope, layers);
         };
@@ -205,6 +214,7 @@ mod tests {
             taps: 4,
             beside: true,
             unnormed: true,
+            ..LinearLayers::default()
         };
         let alone = LinearLayers {
             beside: false,

@@ -58,6 +58,7 @@ pub fn lower(arch: &Architecture, work: &Workload) -> Result<Step> {
         lowering.mlp_block();
     }
     (lowering.arch, lowering.stage) = (arch, stage);
+    lowering.further();
     lowering.head();
     lowering.optimizer_and_collectives();
     if let Some((drafter, [first, further])) = work.drafter(arch) {
@@ -103,13 +104,22 @@ fn model_flops(arch: &Architecture, work: &Workload, causal: bool) -> Flops {
         let seen = arch.window.map_or(0.0, |window| pairs(window.size));
         let full = arch.attention_layers().saturating_sub(windowed);
         let chosen = arch.index.map_or(0, |index| index.top_k);
+        // Compressed keys are seen, or scored, in place of all.
+        let stride = arch.stride().max(1);
         let scores = arch
             .index
-            .filter(|index| work.keys() > index.top_k)
+            .filter(|index| work.keys() / stride > index.top_k)
             .map_or(0.0, |index| {
-                2.0 * pairs(0) * (work.batch * index.layers * index.heads * index.head_dim) as f64
+                2.0 * pairs(0) / stride as f64 * (work.batch * index.layers * index.heads * index.head_dim) as f64
             });
-        let pairs = windowed as f64 * seen + full as f64 * pairs(chosen);
+        let compressed = match arch.stride() {
+            0 => 0.0,
+            stride => (pairs(0) / stride as f64).min(match chosen {
+                0 => f64::INFINITY,
+                chosen => (work.seq * chosen) as f64,
+            }),
+        };
+        let pairs = windowed as f64 * (seen + compressed) + full as f64 * pairs(chosen);
         let width = (arch.heads * (arch.head_dim + arch.value_dim())) as f64;
         let recurrence = arch.linear_layers() as f64 * linear::flops(&arch, work);
         2.0 * work.batch as f64 * pairs * width + recurrence + scores
@@ -240,7 +250,7 @@ impl Lowering<'_> {
     /// A linear map over `rows` tokens, or over `members` groups of `rows` tokens.
     fn linear(&mut self, linear: &Linear, rows: u64, members: u64, scope: Scope, times: u64) {
         let dtype = match linear.role {
-            Role::Logits | Role::Router => self.work.activation_dtype(),
+            Role::Logits | Role::Router | Role::FurtherMap => self.work.activation_dtype(),
             role if !self.packs(role) => self.work.activation_dtype(),
             _ => self.work.linear_dtype(),
         };
@@ -439,6 +449,17 @@ impl Lowering<'_> {
         if self.work.casts_weights() && !self.arch.norm.placement.follows_branches() {
             let [down, _] = self.casts(rows, hidden);
             self.push(Role::Autocast, Phase::Backward, down, layers);
+        }
+    }
+
+    /// Linear maps and passes beside attention and MLP.
+    fn further(&mut self) {
+        let (arch, tokens, scope) = (self.arch, self.work.rank_tokens(), Scope::Layer);
+        for (linear, times) in arch.further_linears(self.stage) {
+            self.linear(&linear, tokens, 1, scope, times);
+        }
+        for (map, times) in arch.further_in(self.stage).filter(|(map, _)| map.copied > 0) {
+            self.memory(Role::FurtherPass, MemoryKind::Copy, tokens, map.copied, scope, times);
         }
     }
 

@@ -330,26 +330,82 @@ fn layers_with_and_without_an_index_are_modules_of_their_own() {
 }
 
 #[test]
-fn an_index_is_served_and_not_trained() {
+fn an_index_is_served_as_a_module_and_trained_as_kernels() {
     let arch = preset("deepseek-v3.2");
-    let refused = |work: Workload| work.validate(&arch).unwrap_err().to_string();
-    assert!(refused(Workload::train(1, 4096)).contains("`mode` is train; allowed: prefill or decode"));
+    let step = lower(&arch, &Workload::train(1, 4096)).unwrap();
+    assert!(items(&step, Role::IndexedAttention).is_empty());
+    for role in [Role::IndexQuery, Role::IndexScores, Role::IndexChoice, Role::QueryUp] {
+        assert_eq!(items(&step, role)[0].count, 61, "{role}");
+    }
+    assert_eq!(attention(&step, Phase::Forward)[0].0.window, 2048);
     let cp = Workload {
         cp: 2,
         ..Workload::prefill(1, 4096)
     };
-    assert!(refused(cp).contains("`cp` is 2; allowed: 1 where an index"));
-    let plain = Architecture {
-        mla: None,
-        ..arch.clone()
-    };
+    let refused = cp.validate(&arch).unwrap_err().to_string();
+    assert!(refused.contains("`cp` is 2; allowed: 1 where an index"), "{refused}");
+    let mut plain = arch.clone();
+    plain.mla.as_mut().unwrap().q_lora_rank = None;
+    let refused = plain.validate().unwrap_err().to_string();
     assert!(
-        plain
-            .validate()
-            .unwrap_err()
-            .to_string()
-            .contains("`index.heads` is 64; allowed: none without latent")
+        refused.contains("`index.heads` is 64; allowed: none unless queries"),
+        "{refused}"
     );
+}
+
+/// DeepSeek-V4-Flash: 21 layers see 512 keys of blocks of 4, 20 one of each block of 128, all the last 128 tokens; each block
+/// of a layer reads and writes four residual streams (arXiv 2512.24880).
+#[test]
+fn layers_of_compressed_keys_see_a_window_and_one_key_a_block() {
+    let text = r#"{"model_type":"deepseek_v4","hidden_size":4096,"num_hidden_layers":43,"num_attention_heads":64,
+        "num_key_value_heads":1,"head_dim":512,"q_lora_rank":1024,"index_n_heads":64,"index_head_dim":128,"index_topk":512,
+        "moe_intermediate_size":2048,"vocab_size":129280,"compress_ratios":[0,0,4,128,4,128,4,128,4,128,4,128,4,128,4,
+        128,4,128,4,128,4,128,4,128,4,128,4,128,4,128,4,128,4,128,4,128,4,128,4,128,4,128,4,0]}"#;
+    let arch = crate::arch::parse_config(text, "v4", "config.json").unwrap();
+    let keys = 32_768;
+    let work = Workload::decode(2, keys - 1);
+    let step = lower(&arch, &work).unwrap();
+    let mut seen: Vec<_> = attention(&step, Phase::Forward)
+        .iter()
+        .map(|(op, count)| (op.window, *count))
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [(128, 2), (128 + 256, 20), (128 + 512, 21)]);
+    let shapes = |role| -> Vec<_> {
+        let of_role = gemms(&step, role);
+        of_role.iter().map(|(_, shape, _, count)| (*shape, *count)).collect()
+    };
+    let scores = items(&step, Role::IndexScores);
+    let sizes = ["heads", "kv_heads", "seq_kv", "head_dim"].map(|size| scores[0].op.get(size));
+    assert_eq!(
+        sizes,
+        [64, 1, 4096, 128].map(|size| Some(crate::ops::Value::Count(size)))
+    );
+    assert_eq!((scores.len(), scores[0].count), (1, 21));
+    assert_eq!(
+        shapes(Role::FurtherMap),
+        [([2, 24, 16_384, 1], 86), ([2, 4, 16_384, 1], 1)]
+    );
+    assert_eq!(shapes(Role::AttentionOutputDown), [([2, 1024, 4096, 8], 43)]);
+    let memory = super::super::memory_use(&arch, &work, &super::super::Practice::default()).unwrap();
+    let rows = 43 * 128 + 21 * keys / 4 + 20 * keys / 128;
+    let index = (21 * keys / 4 * 128) as f64 * (1.0 + 4.0 / 128.0);
+    assert_eq!(memory.kv_cache.bytes(), 2.0 * ((rows * 512 * 2) as f64 + index));
+}
+
+/// Jamba: 28 of 32 layers are Mamba-1 with 8192 channels of 16 states.
+#[test]
+fn a_scan_of_channels_keeps_their_states() {
+    let text = r#"{"model_type":"jamba","hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,
+        "num_attention_heads":32,"num_key_value_heads":8,"mamba_dt_rank":256,"vocab_size":65536}"#;
+    let arch = crate::arch::parse_config(text, "jamba", "config.json").unwrap();
+    let work = Workload::decode(1, 1023);
+    let step = lower(&arch, &work).unwrap();
+    assert_eq!(items(&step, Role::LinearAttention)[0].count, 28);
+    assert_eq!(items(&step, Role::Attention)[0].count, 4);
+    let memory = super::super::memory_use(&arch, &work, &super::super::Practice::default()).unwrap();
+    let states = 28 * 8192 * (16 * 4 + 3 * 2);
+    assert_eq!(memory.kv_cache.bytes(), (states + 4 * 1024 * 2 * 1024 * 2) as f64);
 }
 
 #[test]
