@@ -160,10 +160,12 @@ impl Attention {
     }
 
     /// Whether a fused kernel takes heads of this size: FlashAttention, cuDNN and Transformer Engine take multiples of 8 up to
-    /// 256. Kernels of decoding steps read the cache in any size, and those of latents are made for theirs.
+    /// 256. Kernels of decoding steps read the cache in any size, and those of latents, and of a window of keys that all heads
+    /// share (DeepSeek-V4), are made for theirs.
     pub const fn has_fused_kernel(&self) -> bool {
         let fits = self.head_dim.is_multiple_of(8) && self.head_dim <= 256;
-        fits || self.is_decode() || self.is_latent()
+        let is_shared = self.kv_heads == 1 && self.window > 0;
+        fits || self.is_decode() || self.is_latent() || is_shared
     }
 
     /// Queries against a longer cache as a decoding step that does the same, and how often it runs: kernels that read the cache once
