@@ -38,7 +38,8 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Archit
     let layers = arch.layers;
     if row.index == Indexed::Keys {
         let kinds = fields.texts("layer_types")?.unwrap_or_default();
-        return match kinds.iter().all(|kind| *kind == "deepseek_sparse_attention") {
+        let is_indexed = |kind: &&str| matches!(*kind, "deepseek_sparse_attention" | "indexed_attention");
+        return match kinds.iter().all(is_indexed) {
             true => Ok(()),
             false => fields.refuse("layer_types", "deepseek_sparse_attention for each layer"),
         };
