@@ -84,6 +84,7 @@ pub mod units;
 pub mod error;
 
 #[macro_use]
+#[doc(hidden)]
 pub mod toml_text;
 
 pub mod random;

@@ -6,6 +6,7 @@
 /// What follows `or` is understood where a person or a config writes it, and never written.
 ///
 /// The names are taken as `tt`: inside a `literal` the schema does not see them.
+#[doc(hidden)]
 #[macro_export]
 macro_rules! named_enum {
     ($(#[$meta:meta])* $name:ident {

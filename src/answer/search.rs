@@ -10,6 +10,7 @@ use crate::report::search::{ElsewhereKeys, SearchReport};
 use crate::request::{LEAST_POSITIONS, LinearShare, SearchRequest, TargetRequest};
 use crate::search::{self, Request, Service, Watch};
 use std::borrow::Borrow;
+use std::iter;
 use std::sync::Arc;
 
 /// The most other GPUs of one search.
@@ -104,38 +105,34 @@ fn elsewhere<P: Borrow<Predictor>>(
     of: impl Fn(&Gpu) -> Result<P>,
     watch: &Watch<'_>,
 ) -> Result<Vec<ElsewhereKeys>> {
-    let own = searched.workload.dtype;
-    let dtypes = each_once([&[own], &*asked.also_dtypes].concat());
+    let wide = home.gpu().usual_dtype();
+    let own = (searched.workload.dtype, searched.workload.recipe);
+    let others = asked.also_dtypes.iter();
+    let others = others.map(|&dtype| Recipe::of_format(dtype, wide).unwrap_or((dtype, Recipe::default())));
+    let formats = each_once(iter::once(own).chain(others).collect());
     let shares = each_once(asked.linear_share.clone()).into_iter().skip(1);
-    let search = |predictor: &Predictor, dtype: Dtype| {
-        let recipe = match dtype == own {
-            true => searched.workload.recipe,
-            false => Recipe::default(),
+    let search = |predictor: &Predictor, (dtype, recipe): (Dtype, Recipe)| {
+        let workload = Workload {
+            dtype,
+            recipe,
+            ..searched.workload
         };
         let request = Request {
-            workload: Workload {
-                dtype,
-                recipe,
-                ..searched.workload
-            },
+            workload,
             ..searched.clone()
         };
-        search::search(predictor, &request, watch)
+        let found = search::search(predictor, &request, watch);
+        ElsewhereKeys::new(predictor.gpu(), workload.linear_dtype(), found)
     };
     let mut all = Vec::new();
     for LinearShare(share) in shares {
         let found = search::search(home, &searched.with_linear(asked.linear, share), watch);
-        all.push(ElsewhereKeys::new(home.gpu(), own, found).with_linear(share));
+        all.push(ElsewhereKeys::new(home.gpu(), searched.workload.linear_dtype(), found).with_linear(share));
     }
-    for &dtype in &dtypes[1..] {
-        all.push(ElsewhereKeys::new(home.gpu(), dtype, search(home, dtype)));
-    }
+    all.extend(formats[1..].iter().map(|&format| search(home, format)));
     for gpu in gpus {
         let predictor = of(gpu)?;
-        for &dtype in &dtypes {
-            let found = search(predictor.borrow(), dtype);
-            all.push(ElsewhereKeys::new(gpu, dtype, found));
-        }
+        all.extend(formats.iter().map(|&format| search(predictor.borrow(), format)));
     }
     Ok(all)
 }

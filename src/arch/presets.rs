@@ -30,6 +30,9 @@ struct Names {
 #[serde(deny_unknown_fields)]
 struct FormatWord {
     word: String,
+    /// The start of the names of models that it has this meaning for; of all others if it has none.
+    #[serde(default)]
+    of: Option<String>,
     /// What it means, if not weights in 16 bits.
     #[serde(default)]
     quantization_config: Option<Value>,
@@ -181,7 +184,10 @@ impl Found {
         let mut name = format!("-{}-", name.replace(['_', ' '], "-"));
         let mut found = Self::exactly(&name, None);
         let mut formats = NAMES.formats.iter();
-        let format = formats.find(|format| without(&mut name, &format.word));
+        let format = formats.find(|format| {
+            let of = format.of.as_ref();
+            of.is_none_or(|of| name.starts_with(&format!("-{of}"))) && without(&mut name, &format.word)
+        });
         for words in [&[][..], &NAMES.tuning, &NAMES.dates] {
             for word in words {
                 while without(&mut name, word) {}
@@ -285,6 +291,10 @@ mod tests {
         for (name, format) in [
             ("llama-3-8b", None),
             ("Llama-3.1-8B-Instruct-FP8", Some("the name says fp8 (`fp8`)")),
+            (
+                "Qwen/Qwen3-32B-FP8",
+                Some("the name says fp8 in blocks of 128 x 128 (`fp8`)"),
+            ),
             ("Qwen3-8B-AWQ", Some("the name says awq with 4 bits (`awq`)")),
             ("Qwen3-30B-A3B-NVFP4", Some("the name says modelopt NVFP4 (`nvfp4`)")),
             ("kimi-k2", Some("the config says fp8 in blocks of 128 x 128")),

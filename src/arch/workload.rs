@@ -628,7 +628,7 @@ impl Workload {
                 fail("recipe", self.recipe, allowed)
             }
             Mode::Train if self.recipe.is_integer() => {
-                let allowed = "any of floating point in training; `mode` decode serves it, `base_dtype` is of weights below adapters";
+                let allowed = "any of floating point in training: integers are served (`mode` decode or prefill), or frozen below adapters (`lora` with `base_dtype`)";
                 fail("recipe", self.recipe, allowed)
             }
             _ if self.recipe.is_integer() && !matches!(self.dtype, Dtype::Bf16 | Dtype::Fp16) => {

@@ -5,6 +5,7 @@ pub mod measure;
 use crate::cli::output::{Files, ReplaceArgs};
 use crate::cli::settings::{Setting, Settings};
 use crate::cli::{help, hints};
+use crate::gpu::Gpu;
 use crate::ops::LARGEST;
 use crate::report::plot;
 use crate::request::{
@@ -163,27 +164,31 @@ impl Cli {
 
 /// `--gpus 8xh100` as `--gpus 8 --gpu h100`.
 fn counted_gpus(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut all: Vec<OsString> = Vec::new();
-    for arg in args {
-        let of_gpus = all.last().is_some_and(|last| last == "--gpus");
-        let text = arg.to_str().unwrap_or_default();
-        let value = if of_gpus {
-            Some(text)
-        } else {
-            text.strip_prefix("--gpus=")
-        };
-        let digits = value.map_or(0, |value| value.bytes().take_while(u8::is_ascii_digit).count());
-        let counted = value.map(|value| value.split_at(digits));
-        let named = counted.and_then(|(count, rest)| Some((count, rest.strip_prefix(['x', 'X', '*'])?)));
-        match named {
-            Some((count, gpu)) if digits > 0 && !gpu.is_empty() => {
-                all.pop_if(|_| of_gpus);
-                all.extend(["--gpus", count, "--gpu", gpu].map(OsString::from));
-            }
-            _ => all.push(arg),
+    let mut all: Vec<OsString> = args.into_iter().collect();
+    let at = all.windows(2).position(|pair| pair[0] == "--gpus");
+    let counted = at.and_then(|at| Some((at + 1, counted(all[at + 1].to_str()?)?)));
+    if let Some((at, [count, gpu])) = counted {
+        let is_named = all.windows(2).any(|pair| pair[0] == "--gpu" && pair[1] == *gpu);
+        all[at] = count.into();
+        if !is_named {
+            all.splice(at + 1..at + 1, ["--gpu".into(), gpu.into()]);
         }
     }
     all
+}
+
+/// How many of which GPU: `8xh100`, `h100x8`, `8 h100`, `h100:8`.
+fn counted(text: &str) -> Option<[String; 2]> {
+    let splits = text.match_indices(['x', 'X', '*', ' ', ':']);
+    let mut pairs = splits.map(|(at, sign)| [text[..at].trim(), text[at + sign.len()..].trim()]);
+    pairs.find_map(|[first, second]| {
+        let is_counted = |count: &str, gpu: &str| count.parse::<u64>().is_ok() && Gpu::find(gpu).is_ok();
+        match () {
+            () if is_counted(first, second) => Some([first, second].map(str::to_owned)),
+            () if is_counted(second, first) => Some([second, first].map(str::to_owned)),
+            () => None,
+        }
+    })
 }
 
 /// Lets parsers of values see negative numbers, so that they say what is allowed, and names in capitals.

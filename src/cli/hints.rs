@@ -1,5 +1,6 @@
 //! What a wrong option, value or command was meant to be: `data/hints.toml`.
 
+use crate::gpu::Gpu;
 use crate::names::misspelt;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
@@ -176,7 +177,11 @@ impl<'a> Asked<'a> {
 
     /// What a value of an option says in other words.
     fn value(&self, option: &str, wrong: &str) -> Option<String> {
-        Some(meaning(&self.meant_value(option, wrong)?))
+        let gpus = || wrong.split(',').all(|name| Gpu::find(name).is_ok());
+        match option == "gpus" && gpus() {
+            true => Some(meaning(&format!("--gpu {wrong}"))),
+            false => Some(meaning(&self.meant_value(option, wrong)?)),
+        }
     }
 
     fn meant_value(&self, option: &str, wrong: &str) -> Option<String> {

@@ -30,6 +30,7 @@ mod mcp;
 
 mod models;
 
+#[doc(hidden)]
 pub mod output;
 
 mod plan;
@@ -37,6 +38,7 @@ mod plan;
 mod predict;
 
 #[cfg(feature = "dataset")]
+#[doc(hidden)]
 pub mod rows;
 
 mod search;

@@ -58,6 +58,7 @@ pub mod step;
 
 pub mod sweep;
 
+#[doc(hidden)]
 pub mod table;
 
 #[cfg(feature = "train")]

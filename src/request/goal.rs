@@ -28,7 +28,8 @@ impl Written for Budget {
             ("gpu-day", 24.0 * HOUR),
         ];
         let lower = text.trim().to_ascii_lowercase();
-        if let Some(usd) = lower.strip_prefix('$').or_else(|| lower.strip_suffix("usd")) {
+        let of = |word| lower.strip_prefix(word).or_else(|| lower.strip_suffix(word));
+        if let Some(usd) = ["$", "usd", "dollars"].into_iter().find_map(of) {
             let usd = number::with_unit(usd.trim(), &number::DECIMAL)?;
             return (0.01..=1e12).contains(&usd).then_some(Self::Usd(usd));
         }
@@ -48,7 +49,7 @@ impl Written for Budget {
     }
 
     fn described() -> RefOr<Schema> {
-        let pattern = "^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2})? ?(gpu-(hour|day)s?|[KMB]? ?usd)$";
+        let pattern = "^(\\$[0-9]+(\\.[0-9]+)?[KMB]?|[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2})? ?(gpu-(hour|day)s?|[KMB]? ?usd)|[1-9][0-9]* gpus [1-9][0-9]* days)$";
         ObjectBuilder::new()
             .schema_type(Type::String)
             .pattern(Some(pattern))
@@ -149,6 +150,8 @@ mod tests {
             ("2M usd", 2e6),
             ("1,500 USD", 1500.0),
             ("$1.5M", 1.5e6),
+            ("usd 2M", 2e6),
+            ("2M dollars", 2e6),
         ] {
             assert_eq!(text.parse(), Ok(Budget::Usd(usd)), "{text}");
         }

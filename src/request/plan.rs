@@ -235,7 +235,8 @@ pub struct PlanRequest {
     /// The least probability with which the times keep their limits [default: 0.5: the expected times keep them].
     #[arg(long, value_name = "FRACTION")]
     pub confidence: Option<Confidence>,
-    /// Number format of the linear layers [default: bf16; when serving a quantized checkpoint, as that is stored].
+    /// Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or w4a16 [default: bf16; when serving a
+    /// quantized checkpoint, as that is stored].
     #[arg(long)]
     pub dtype: Option<Dtype>,
     /// How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4; served bf16 or fp16 to integers, too

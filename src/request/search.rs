@@ -16,6 +16,7 @@ use crate::search::goal::{Goal, Objective};
 use crate::search::shape::{Count, Fixed};
 use crate::search::{self, Free, Life, Method, PARAMETERS, Request, USUAL_VOCABULARY};
 use crate::units::Seconds;
+use std::iter;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
@@ -270,12 +271,19 @@ impl SearchRequest {
 
     /// The price of a GPU-hour that a budget of money is spent at.
     fn price(&self, gpu: &Gpu) -> Result<f64> {
-        let of = |gpu: &Gpu| self.usd_per_gpu_hour.as_ref().and_then(|prices| prices.of(gpu));
-        let trains = of(gpu).ok_or_else(|| {
-            let allowed = format!("in US dollars with usd_per_gpu_hour of {}", gpu.name);
-            Error::field("search", "budget", "given", &allowed)
-        })?;
+        if !self.also_gpus.is_empty() {
+            let allowed = "nothing beside a budget in US dollars; one in GPU-hours holds on every GPU";
+            return Err(Error::field("search", "also_gpus", "given", allowed));
+        }
         let serves = self.serve_gpu.as_deref().map(Gpu::find).transpose()?;
+        let of = |gpu: &Gpu| self.usd_per_gpu_hour.as_ref().and_then(|prices| prices.of(gpu));
+        if let Some(prices) = &self.usd_per_gpu_hour {
+            prices.check("search", &Vec::from_iter(iter::once(gpu).chain(serves)))?;
+        }
+        let trains = of(gpu).ok_or_else(|| {
+            let allowed = format!("the price of {}, which a budget in US dollars is spent at", gpu.name);
+            Error::field("search", "usd_per_gpu_hour", "absent", &allowed)
+        })?;
         match serves.is_none_or(|serves| of(serves) == Some(trains)) {
             true => Ok(trains),
             false => {

@@ -249,9 +249,10 @@ pub(super) fn format(
     match architecture.stated.stored() {
         Some(stored) if mode != Mode::Train && dtype.is_none() && recipe.is_none() => stored.format(None),
         _ => {
-            let of_recipe = recipe.filter(|recipe| recipe.is_of_fp8()).map(|_| Dtype::Fp8);
-            let dtype = sizes.dtype(dtype.or(of_recipe));
-            let meant = Recipe::of_format(dtype, sizes.dtype(None)).filter(|_| recipe.is_none());
+            let is_of_fp8 = |recipe: &Recipe| recipe.is_of_fp8() || *recipe == Recipe::Tensorwise;
+            let dtype = sizes.dtype(dtype.or(recipe.filter(is_of_fp8).map(|_| Dtype::Fp8)));
+            let meant = Recipe::of_format(dtype, sizes.dtype(None));
+            let meant = meant.filter(|(_, meant)| recipe.is_none_or(|asked| asked == *meant));
             meant.unwrap_or((dtype, recipe.unwrap_or_default()))
         }
     }

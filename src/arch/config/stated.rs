@@ -192,7 +192,7 @@ impl Stated {
         let taken = work.format_name();
         let (place, others) = match DTYPE.contains(field) || QUANTIZATION.contains(field) {
             true => ("config", ""),
-            false => ("name", "; `dtype` or the config.json of the checkpoint says others"),
+            false => ("name", "; `dtype` says it if the checkpoint has another"),
         };
         let contradiction = format!("the {place} says {name} (`{field}`); this answer takes {taken}");
         let Some(stored) = self.stored.as_ref() else {

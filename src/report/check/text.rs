@@ -38,9 +38,10 @@ impl CheckReport {
     fn heading(&self) -> String {
         let step = match (&self.predicted, &self.impossible) {
             (Some(step), _) => format!(
-                "step {} under framework {}; tiers {}\n",
+                "step {} under framework {}{}\ntiers {}\n",
                 timed(step),
                 step.framework,
+                unfit(step),
                 tier_shares_text(step.tier_shares)
             ),
             (None, Some(why)) => format!("does not run: {why}\n"),
@@ -107,7 +108,7 @@ impl CheckReport {
         let after = fix.predicted.time_us;
         let cost = match (&self.predicted, &fix.gain) {
             (Some(before), Some(gain)) => format!("{} -> {after}: {}", before.time_us, self.outcome(fix, gain)),
-            _ => format!("step {}", timed(&fix.predicted)),
+            _ => format!("step {}{}", timed(&fix.predicted), unfit(&fix.predicted)),
         };
         all.push(("cost", cost));
         if !fix.breaks.is_empty() {
@@ -157,11 +158,15 @@ impl CheckReport {
 /// `254.4 ms (90 %: 224.0 ms to 288.9 ms)`.
 fn timed(step: &StepKeys) -> String {
     let (time, low, high) = (step.time_us, step.low_us, step.high_us);
-    let memory = match step.fits {
+    format!("{time} (90 %: {low} to {high})")
+}
+
+/// That a step does not fit, where it does not.
+fn unfit(step: &StepKeys) -> String {
+    match step.fits {
         true => String::new(),
         false => format!("; {}", bad("DOES NOT FIT the memory")),
-    };
-    format!("{time} (90 %: {low} to {high}){memory}")
+    }
 }
 
 /// Indented lines with a name each.

@@ -135,6 +135,7 @@ impl SearchReport {
         let by_goal = [Objective::Loss, Objective::TrainTime].contains(&request.objective);
         if by_goal {
             let of = match (request.budget_gpu_hours, request.target_loss_nats) {
+                (Some(hours), _) if hours >= 1000.0 => format!("{} GPU-hours", grouped(hours.round() as u64)),
                 (Some(hours), _) => format!("{} GPU-hours", significant(hours)),
                 (None, Some(nats)) => {
                     format!("a loss of {nats} nats on the scale of {ABSOLUTE_LAW}")
