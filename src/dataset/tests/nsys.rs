@@ -227,6 +227,92 @@ fn a_launch_is_that_of_the_process_of_its_kernel() {
 }
 
 #[test]
+fn the_gpu_is_the_one_that_ran_the_kernels() {
+    let traced = |sql: &str| {
+        let mut trace = Tracer::new();
+        trace.operator(1, GEMM, &[("nvjet_tst_TNT", 1200)]);
+        trace.file.execute_batch(sql).unwrap();
+        trace
+    };
+    let gpu = |sql: &str| traced(sql).read().unwrap().gpu.name.clone();
+    let (second, moved) = (
+        "INSERT INTO TARGET_INFO_GPU VALUES (0, 1, 'NVIDIA A100-SXM4-80GB', 108);",
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 1;",
+    );
+    let seen = |process: i64| {
+        format!(
+            "{second} CREATE TABLE TARGET_INFO_CUDA_DEVICE (gpuId INTEGER NOT NULL, cudaId INTEGER NOT NULL,
+            pid INTEGER NOT NULL); INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (1, 0, {process});"
+        )
+    };
+    assert_eq!(gpu(second), "h100");
+    assert_eq!(gpu(&format!("{second} {moved}")), "a100");
+    // The first device that the process saw was the second of the machine, or another process saw it so.
+    assert_eq!(gpu(&seen(1)), "a100");
+    assert_eq!(gpu(&seen(2)), "h100");
+    let mut two = traced(&format!("{second} {moved}"));
+    two.operator(1, GEMM, &[("nvjet_tst_TNT", 1200)]);
+    let kinds = "several kinds of GPU, NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3; allowed";
+    assert!(two.refusal().contains(kinds), "{}", two.refusal());
+    let without = "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN deviceId;";
+    assert_eq!(gpu(without), "h100");
+    assert!(
+        traced(&format!("{second} {without}"))
+            .refusal()
+            .contains("several kinds of GPU")
+    );
+    let unnamed = "DROP TABLE TARGET_INFO_GPU; CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);
+        INSERT INTO TARGET_INFO_GPU VALUES (0, NULL);";
+    for sql in [unnamed, "DROP TABLE TARGET_INFO_GPU;", moved] {
+        let trace = traced(sql);
+        let refusal = trace.refusal();
+        assert!(refusal.contains("`TARGET_INFO_GPU` is missing"), "{sql}: {refusal}");
+        let filter = Filter {
+            gpus: Some(vec!["b200".to_owned()]),
+            ..Filter::default()
+        };
+        let path = trace.folder.path().join("report.sqlite");
+        let read = read_trace(Recorder::Nsys, &path, &filter).unwrap();
+        assert_eq!((&*read.gpu.name, read.table.rows.len()), ("b200", 1));
+    }
+}
+
+#[test]
+fn rows_without_what_others_have_are_counted_and_views_are_not_read() {
+    let mut trace = Tracer::new();
+    for _ in 0..3 {
+        trace.operator(1, GEMM, &[("nvjet_tst_TNT", 1200)]);
+    }
+    let first = "WHERE rowid = 1";
+    for table in ["CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"] {
+        let update = format!("UPDATE {table} SET globalTid = NULL {first}");
+        assert_eq!(trace.file.execute(&update, ()).unwrap(), 1);
+    }
+    let update = format!("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = NULL {first}");
+    assert_eq!(trace.file.execute(&update, ()).unwrap(), 1);
+    let read = trace.read().unwrap();
+    assert_eq!(read.table.rows.len(), 1);
+    let reasons: Vec<_> = read.table.skipped.iter().collect();
+    assert_eq!(reasons, [("events that are not as their recorder writes them", 3)]);
+    for (table, wanted) in [
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "no kernels"),
+        ("StringIds", "nsys export --type sqlite"),
+    ] {
+        let endless = format!(
+            "DROP TABLE {table}; CREATE VIEW {table} AS WITH RECURSIVE endless(id) AS
+            (SELECT 1 UNION ALL SELECT id + 1 FROM endless) SELECT id, 'x' AS value FROM endless"
+        );
+        trace.file.execute_batch(&endless).unwrap();
+        let refusal = trace.refusal();
+        assert!(refusal.contains(wanted), "{refusal}");
+    }
+    let folder = trace.folder.path();
+    let refusal = read_trace(Recorder::Nsys, folder, &Filter::default());
+    let refusal = refusal.err().unwrap().to_string();
+    assert!(refusal.ends_with("this is a folder; allowed: a file"), "{refusal}");
+}
+
+#[test]
 fn other_files_and_traces_without_kernels_or_ranges_are_refused_in_a_sentence() {
     let mut trace = Tracer::new();
     assert!(

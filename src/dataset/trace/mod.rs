@@ -220,7 +220,7 @@ impl Events {
     /// Gives every kernel to its operator, and makes rows of equal ones.
     fn table(mut self, gpu: &Gpu, stack: &str, origin: Arc<Origin>) -> Table {
         let mut skipped = Skipped::default();
-        skipped.add("events that are not written as libkineto writes them", self.unreadable);
+        skipped.add("events that are not as their recorder writes them", self.unreadable);
         let later = |a: &Place, b: &Place| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1));
         self.calls.sort_by(|a, b| later(&a.begin, &b.begin));
         for kernel in &self.kernels {

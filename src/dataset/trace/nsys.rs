@@ -5,38 +5,43 @@
 
 use super::event::Details;
 use super::{Events, Kernel, Place, is_step};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require_regular};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row};
 use rustc_hash::FxHashSet;
 use serde_json::Value;
-use std::fs::File;
 use std::path::Path;
 
 /// What is kept of the events of a file.
 pub fn read(path: &Path) -> Result<Events> {
-    File::open(path).map_err(|error| Error::io(path, error))?;
+    require_regular(path)?;
     let mut events = Events::default();
-    match read_into(path, &mut events) {
-        Ok(()) => Ok(events),
-        Err(error) => Err(Error::bad_input(format!(
-            "{}: {error}; allowed: a whole file of `nsys export --type sqlite`",
-            path.display()
-        ))),
+    let wrong = |what: &str, allowed| Error::bad_input(format!("{}: {what}; allowed: {allowed}", path.display()));
+    let mut gpus = read_into(path, &mut events)
+        .map_err(|error| wrong(&error.to_string(), "a whole file of `nsys export --type sqlite`"))?;
+    if gpus.len() > 1 {
+        let names = gpus.iter().map(|gpu| gpu.as_deref().unwrap_or("one without a name"));
+        let names = names.collect::<Vec<_>>().join(" and ");
+        return Err(wrong(
+            &format!("the trace has several kinds of GPU, {names}"),
+            "one that was recorded on one kind",
+        ));
     }
+    events.device = gpus.pop().flatten();
+    Ok(events)
 }
 
-fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<()> {
+/// Keeps what is wanted of a file, and answers the names of its GPUs.
+fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<Vec<Option<String>>> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = &Connection::open_with_flags(path, flags)?;
-    each(file, "TARGET_INFO_GPU", "name", |row| {
-        let name = row.get(0)?;
-        events.device.get_or_insert(name);
-        Ok(())
-    })?;
+    // A view may be a query without an end.
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    let mut unreadable = 0;
     // Numbers of launches are those of a process.
     let launch = |process: i64, number: i64| ((process >> 24) & 0xff_ffff) << 32 | number;
     let kernels = "CUPTI_ACTIVITY_KIND_KERNEL LEFT JOIN StringIds ON StringIds.id = demangledName";
-    each(file, kernels, "globalPid, correlationId, end - start, value", |row| {
+    unreadable += each(file, kernels, "globalPid, correlationId, end - start, value", |row| {
         let name = row.get_ref(3)?.as_str().unwrap_or("without a name");
         let kernel = Kernel {
             launch: Some(launch(row.get(0)?, row.get(1)?)),
@@ -48,7 +53,7 @@ fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<()> {
         Ok(())
     })?;
     let launched: FxHashSet<Option<i64>> = events.kernels.iter().map(|kernel| kernel.launch).collect();
-    each(
+    unreadable += each(
         file,
         "CUPTI_ACTIVITY_KIND_RUNTIME",
         "globalTid, correlationId, start",
@@ -62,7 +67,7 @@ fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<()> {
         },
     )?;
     let ranges = "NVTX_EVENTS LEFT JOIN StringIds ON StringIds.id = textId WHERE end IS NOT NULL";
-    each(
+    unreadable += each(
         file,
         ranges,
         "globalTid, start, end - start, coalesce(text, value)",
@@ -81,26 +86,62 @@ fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<()> {
             }
             Ok(())
         },
-    )
+    )?;
+    events.unreadable = unreadable;
+    gpus(file)
 }
 
-/// Calls `add` with these columns of each row, unless there is no such table: those of nothing recorded are not written.
+/// The names of the GPUs that ran kernels, each once; of all GPUs, where kernels do not say on which they ran.
+fn gpus(file: &Connection) -> rusqlite::Result<Vec<Option<String>>> {
+    let has = |table, column| file.column_exists(None, table, column);
+    let mut names = Vec::new();
+    if !has("TARGET_INFO_GPU", "name")? {
+        return Ok(names);
+    }
+    let says = has("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId")? && has("TARGET_INFO_GPU", "id")?;
+    // A process numbers the devices that it sees.
+    let renumbers = has("TARGET_INFO_CUDA_DEVICE", "gpuId")?;
+    let from = match (says, renumbers) {
+        (false, _) => "TARGET_INFO_GPU",
+        (true, false) => {
+            "CUPTI_ACTIVITY_KIND_KERNEL LEFT JOIN TARGET_INFO_GPU ON TARGET_INFO_GPU.id = deviceId ORDER BY name"
+        }
+        (true, true) => {
+            "CUPTI_ACTIVITY_KIND_KERNEL
+             LEFT JOIN TARGET_INFO_CUDA_DEVICE ON cudaId = deviceId AND pid = globalPid >> 24 & 0xffffff
+             LEFT JOIN TARGET_INFO_GPU ON TARGET_INFO_GPU.id = coalesce(gpuId, deviceId) ORDER BY name"
+        }
+    };
+    each(file, from, "DISTINCT name", |row| {
+        names.push(row.get(0)?);
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// Calls `add` with these columns of each row, and counts the rows that lack one of them or have one of another type.
+///
+/// There may be no such table: those of nothing recorded are not written.
 fn each(
     file: &Connection,
     table: &str,
     columns: &str,
     mut add: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
-) -> rusqlite::Result<()> {
-    let name = table.split(' ').next().unwrap_or(table);
+) -> rusqlite::Result<u64> {
+    let name = table.split_whitespace().next().unwrap_or(table);
     if !file.table_exists(None, name)? {
-        return Ok(());
+        return Ok(0);
     }
+    let mut unreadable = 0;
     let mut rows = file.prepare(&format!("SELECT {columns} FROM {table}"))?;
     let mut rows = rows.query(())?;
     while let Some(row) = rows.next()? {
-        add(row)?;
+        match add(row) {
+            Err(rusqlite::Error::InvalidColumnType(..)) => unreadable += 1,
+            added => added?,
+        }
     }
-    Ok(())
+    Ok(unreadable)
 }
 
 /// Thread and microseconds of nanoseconds.
