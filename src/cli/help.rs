@@ -195,7 +195,9 @@ fn of_command(command: Command, path: &str, groups: &[Group], settings: &Setting
 /// The option as it is set, and the help of `--gpu` with what its default is.
 fn with_default(arg: Arg, path: &str, settings: &Settings) -> Arg {
     if arg.get_id() != "gpu" {
-        return settings.with(arg);
+        // One operator needs no network.
+        let of_operator = [" gemm", " attention"].iter().any(|operator| path.ends_with(operator));
+        return if of_operator { arg } else { settings.with(arg) };
     }
     if path == "compare" {
         return arg.help("The GPUs, such as h100,h200,b200; `shapewise gpus` lists them [default: all]");

@@ -56,7 +56,7 @@ mod target;
 mod train;
 
 use crate::cli::args::{Cli, Command, Format, Predict, View};
-use crate::cli::settings::Settings;
+use crate::cli::settings::{Setting, Settings};
 use crate::error::{Error, Result, panics_are_expected};
 use crate::report::Report;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -91,13 +91,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The exit code of the program with these arguments, for those who run it inside another one.
 pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let settings = match Settings::read() {
-        Ok(settings) => settings,
-        Err(error) => {
-            say(&format!("error: {error}"));
-            return FAILED;
-        }
-    };
+    let settings = Settings::read();
     let cli = match Cli::read(args, &settings) {
         Ok(cli) => cli,
         Err(error) => {
@@ -106,12 +100,16 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
             return if error.use_stderr() { USAGE } else { 0 };
         }
     };
+    if let Some(error) = settings.fault(&cli.set) {
+        say(&format!("error: {error}"));
+        return FAILED;
+    }
     finish(cli.view, || {
         for setting in &cli.set {
             note(&setting.note());
         }
         cli.files.check()?;
-        execute(&cli)
+        execute(&cli).map_err(|error| Setting::explain(&cli.set, error))
     })
 }
 

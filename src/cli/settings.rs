@@ -1,6 +1,6 @@
 //! Values of options where the command line has none: those of the environment, else of a small file.
 
-use crate::error::{Result, read_text};
+use crate::error::{Error, read_text};
 use crate::predict::library;
 use crate::request::Gigabits;
 use crate::toml_text;
@@ -26,6 +26,16 @@ struct File {
     network_gbit_per_s: Option<Gigabits>,
 }
 
+impl File {
+    /// Sets all that a file may, so that the use of one that cannot be read is seen.
+    fn unread() -> Self {
+        Self {
+            gpu: Some("unread".to_owned()),
+            network_gbit_per_s: Some(Gigabits(1.0)),
+        }
+    }
+}
+
 /// An option, its value and what sets it.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -39,37 +49,68 @@ impl Setting {
     pub fn note(&self) -> String {
         format!("--{} {} by {}", self.option.replace('_', "-"), self.value, self.by)
     }
+
+    /// The error of a command; one about an option that is set names what sets it.
+    pub fn explain(set: &[Self], error: Error) -> Error {
+        let Some(at) = error.field_error().filter(|_| error.is_usage()) else {
+            return error;
+        };
+        match set.iter().find(|setting| setting.option == at.field) {
+            Some(Self { by, .. }) => {
+                Error::usage(format!("{by}: `{}` is {}; allowed: {}", at.field, at.value, at.allowed))
+            }
+            None => error,
+        }
+    }
 }
 
 /// Every option that is set.
 #[derive(Debug, Default)]
-pub struct Settings(Vec<Setting>);
+pub struct Settings {
+    all: Vec<Setting>,
+    /// What is wrong with the file, whose values then hold its place only.
+    fault: Option<Error>,
+}
 
 impl Settings {
     /// Those of the environment and of the file that it names, `~/.config/shapewise/config.toml` if it names none.
-    pub fn read() -> Result<Self> {
+    pub fn read() -> Self {
         let path = env::var_os(FILE_VARIABLE).map_or_else(usual_file, |path| Some(path.into()));
         let path = path.filter(|path| !path.as_os_str().is_empty());
         let place = path
             .as_ref()
             .map_or_else(String::new, |path| path.display().to_string());
-        let file = match path {
-            Some(path) => toml_text::parse(&read_text(&path)?, &place)?,
-            None => File::default(),
+        let read = path.map_or_else(
+            || Ok(File::default()),
+            |path| read_text(&path).and_then(|text| toml_text::parse(&text, &place)),
+        );
+        let (file, fault) = match read {
+            Ok(file) => (file, None),
+            Err(fault) => (File::unread(), Some(fault)),
         };
-        let of_environment = env::var(GPU_VARIABLE).ok().filter(|gpu| !gpu.is_empty());
+        let named = |gpu: &String| !gpu.is_empty();
+        let of_environment = env::var(GPU_VARIABLE).ok().filter(named);
         let network = file.network_gbit_per_s.map(|rate| rate.to_string());
         let set = |option, value: Option<String>, by: &str| {
             let by = by.to_owned();
             value.map(|value| Setting { option, value, by })
         };
-        let gpu = set("gpu", of_environment, GPU_VARIABLE).or_else(|| set("gpu", file.gpu, &place));
+        let gpu = set("gpu", of_environment, GPU_VARIABLE).or_else(|| set("gpu", file.gpu.filter(named), &place));
         let network = set("network_gbit_per_s", network, &place);
-        Ok(Self(gpu.into_iter().chain(network).collect()))
+        Self {
+            all: gpu.into_iter().chain(network).collect(),
+            fault,
+        }
+    }
+
+    /// What is wrong with the file, if one of these settings is of it.
+    pub fn fault(&self, used: &[Setting]) -> Option<&Error> {
+        let of_file = used.iter().any(|setting| setting.by != GPU_VARIABLE);
+        self.fault.as_ref().filter(|_| of_file)
     }
 
     fn of(&self, arg: &str) -> Option<&Setting> {
-        self.0.iter().find(|setting| setting.option == arg)
+        self.all.iter().find(|setting| setting.option == arg)
     }
 
     /// The option with its default, where it is set.
@@ -97,7 +138,7 @@ impl Settings {
             let is_known = matches.try_contains_id(setting.option).unwrap_or(false);
             is_known && matches.value_source(setting.option) == Some(ValueSource::DefaultValue)
         };
-        self.0.iter().filter(is_used).cloned().collect()
+        self.all.iter().filter(is_used).cloned().collect()
     }
 }
 

@@ -234,10 +234,10 @@ fn the_environment_names_the_gpu_where_nothing_else_does() {
         assert_eq!((code, &*error), (Some(0), note), "{line} {gpu}");
         assert!(text.contains(on), "{line} {gpu}: {text}");
     }
-    let (code, _, error) = run(gemm, "h1oo");
+    let (code, _, error) = run(&format!("{gemm} -q"), "h1oo");
     assert_eq!(code, Some(2));
     assert!(
-        error.contains("SHAPEWISE_GPU") && error.contains("nearest h100"),
+        error.contains("SHAPEWISE_GPU: `gpu` is `h1oo`") && error.contains("nearest h100"),
         "{error}"
     );
     // A model of one's own says which GPU it is of.
@@ -288,6 +288,9 @@ fn a_file_sets_what_neither_the_command_line_nor_the_environment_does() {
         (Some(0), format!("--network-gbit-per-s 100 by {place}\n"))
     );
     assert_ne!(text, run(step, "", "").1);
+    for (line, content) in [(gemm, "network_gbit_per_s = 100\n"), (step, "gpu = \"\"\n")] {
+        assert_eq!(run(line, "", content), run(line, "", ""), "{line} {content}");
+    }
     let (_, all, note) = run("compare llama-3-8b --gpus 8", "", "gpu = \"b200\"\n");
     assert!(all.contains("h100") && note.is_empty(), "{note}");
     for (content, code, parts) in [
@@ -295,12 +298,33 @@ fn a_file_sets_what_neither_the_command_line_nor_the_environment_does() {
         ("\ngpu = true", 1, ["line 2: ", "expected a string"]),
         ("gpu = ", 1, ["line 1: ", ""]),
         ("network_gbit_per_s = -1", 1, ["line 1: ", "from 0.001 to 8000"]),
-        ("gpu = \"h1oo\"", 2, ["--gpu h1oo by ", "nearest h100"]),
+        ("gpu = \"h1oo\"", 2, ["`gpu` is `h1oo`", "nearest h100"]),
     ] {
-        let (found, _, error) = run(gemm, "", content);
+        let (found, _, error) = run(&format!("{gemm} -q"), "", content);
         assert_eq!(found, Some(code), "{content}: {error}");
         let said = parts.iter().all(|part| error.contains(part)) && error.contains(&*place.to_string());
         assert!(said, "{content}: {error}");
+    }
+    let (on_h200, on_a100) = (format!("{gemm} --gpu h200"), format!("{step} --gpu a100"));
+    for (line, gpu, expected) in [
+        ("--help", "", 0),
+        ("--version", "", 0),
+        ("predict gemm --help", "", 0),
+        ("gpus", "", 0),
+        ("completions bash", "", 0),
+        (&on_h200, "", 0),
+        (gemm, "h200", 0),
+        (gemm, "", 1),
+        // The file may set the network.
+        (&on_a100, "", 1),
+    ] {
+        let (code, text, error) = run(line, gpu, "gpuu = 1");
+        assert_eq!(code, Some(expected), "{line} {gpu}: {error}");
+        assert_eq!(
+            (text.is_empty(), error.contains("gpuu")),
+            (expected == 1, expected == 1),
+            "{line}"
+        );
     }
 }
 
