@@ -12,11 +12,14 @@ const { programs } = JSON.parse(file("launch-flags.json"));
 const DENSE = { layers: 80, hidden: 8192, d_ff: 28672, heads: 64, kv_heads: 8, head_dim: 128, mlp: "swiglu", vocab: 128256, experts: 0, source: "config.json of meta-llama/Llama-3.3-70B; x" };
 const SPARSE = { ...DENSE, kv_heads: 64, kv_lora_rank: 512, experts: 256, top_k: 8, moe_d_ff: 2048 };
 
-const WORK = { mode: "train", tp: 1, cp: 1, pp: 1, dp: 8, ep: 1, vp: 1, expert_tp: 0, zero: 0, seq: 4096, batch: 1, microbatches: 8, recompute: "none", recompute_layers: 0, offload: "none", dtype: "bf16", recipe: "none", kv_cache_dtype: "bf16" };
+const WORK = { mode: "train", tp: 1, cp: 1, pp: 1, dp: 8, ep: 1, vp: 1, expert_tp: 0, zero: 0, seq: 4096, batch: 1, microbatches: 8, recompute: "none", recompute_layers: 0, offload: "none", dtype: "bf16", recipe: "tensorwise", kv_cache_dtype: "bf16" };
+
+/** Every recipe of the program. */
+const RECIPES = [.../ Recipe \{(.*?)\n    \}/s.exec(file("../../src/arch/workload.rs"))[1].matchAll(/ = "(\w+)"/g)].map(([, name]) => name);
 
 /** Every value of every field by itself, of training and of serving. */
 const VARIED = {
-  train: { tp: [8], cp: [2], pp: [4], vp: [2], ep: [8], expert_tp: [2], zero: [1, 2, 3], recompute: ["full", "selective", "pointwise", "mlp", "latent-up"], recompute_layers: [21], offload: ["optimizer", "all"], dtype: ["fp16", "fp8"], recipe: ["fp8_block", "mxfp8"], sequence_parallel: [true] },
+  train: { tp: [8], cp: [2], pp: [4], vp: [2], ep: [8], expert_tp: [2], zero: [1, 2, 3], recompute: ["full", "selective", "pointwise", "mlp", "latent-up"], recompute_layers: [21], offload: ["optimizer", "all"], dtype: ["fp16", "fp8"], sequence_parallel: [true] },
   decode: { tp: [8], pp: [2], dp: [16], ep: [16], dtype: ["fp8"], kv_cache_dtype: ["fp8"] },
 };
 
@@ -25,7 +28,7 @@ function lines() {
   for (const [mode, fields] of Object.entries(VARIED)) {
     const works = Object.entries(fields).flatMap(([field, values]) => values.map((value) => ({ ...WORK, mode, [field]: value })));
     const wide = { ...WORK, mode, tp: 2, dp: 8, ep: 16, dtype: "fp8", zero: 3 };
-    for (const work of [...works, { ...WORK, mode, recompute: "full", recompute_layers: 21 }, { ...WORK, mode, dtype: "fp8", recipe: "fp8_block" }, wide]) {
+    for (const work of [...works, { ...WORK, mode, recompute: "full", recompute_layers: 21 }, ...RECIPES.map((recipe) => ({ ...WORK, mode, dtype: /^w|int/.test(recipe) ? "bf16" : "fp8", recipe })), wide]) {
       for (const shape of [DENSE, SPARSE, undefined]) for (const [name, line] of launches("deepseek-v3", shape, work, 8192)) all.push({ name, line, work, shape });
     }
   }
@@ -34,7 +37,7 @@ function lines() {
 
 /** Flags with their values, and the words before them. */
 function parsed(line) {
-  const [start, ...rest] = line.replaceAll("\\\n", " ").replace(/^#.*\n/, "").split(/\s--/);
+  const [start, ...rest] = line.replaceAll("\\\n", " ").replace(/^(#.*\n)*/, "").split(/\s--/);
   return [start.trim(), rest.map((text) => text.trim().split(/\s+/))];
 }
 
@@ -57,6 +60,22 @@ test("every flag is one of the program, with a value that it takes", () => {
   // A flag that no line has is forgotten.
   const known = programs.flatMap((program) => program.lines.flatMap((name) => Object.keys(program.flags).map((flag) => `${name} ${flag}`)));
   assert.deepEqual([...used].sort(), known.sort());
+});
+
+test("a line has the flag of a recipe, or says that there is none", () => {
+  const flags = { tensorwise: /fp8-recipe tensorwise/, fp8_block: /fp8-recipe blockwise/, mxfp8: /fp8-recipe mxfp8/, nvfp4: /fp4-format e2m1 \\\n  --fp4-recipe nvfp4/ };
+  assert.ok(RECIPES.length >= 9, `${RECIPES}`);
+  for (const { line, work } of lines().filter(({ work }) => work.recipe !== "tensorwise" || work.dtype === "fp8")) {
+    const named = new RegExp(`^#.* ${work.recipe}, `, "m").test(line);
+    if (work.mode === "train") {
+      assert.ok(flags[work.recipe]?.test(line) ?? (named || work.dtype !== "fp8"), line);
+      assert.equal(/--fp[48]-/.test(line), work.recipe in flags, line);
+    } else {
+      const loads = ["tensorwise", "rowwise"].includes(work.recipe);
+      assert.equal(named, !loads, line);
+      assert.equal(line.includes("--quantization fp8"), loads || work.recipe === "fp8_block", line);
+    }
+  }
 });
 
 test("Megatron-LM's own checks hold", () => {

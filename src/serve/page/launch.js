@@ -16,7 +16,16 @@ const RECOMPUTED = {
 
 const SHARDED = { 2: "optim_grads", 3: "optim_grads_params" };
 
-const FP8 = { fp8_block: "blockwise", mxfp8: "mxfp8" };
+/** Recipes of low precision in the words of Megatron-LM. */
+const LOW_PRECISION = {
+	tensorwise: { "fp8-format": "hybrid", "fp8-recipe": "tensorwise" },
+	fp8_block: { "fp8-format": "e4m3", "fp8-recipe": "blockwise" },
+	mxfp8: { "fp8-format": "e4m3", "fp8-recipe": "mxfp8" },
+	nvfp4: { "fp4-format": "e2m1", "fp4-recipe": "nvfp4" },
+};
+
+/** Recipes that vLLM and SGLang quantize to while they load 16 bits. */
+const WHILE_LOADING = ["tensorwise", "rowwise"];
 
 /** The shape of a published model, if it is one. */
 const shaped = (shape) => shape && {
@@ -32,7 +41,9 @@ function training(work, shape) {
 	const sharded = work.zero > 1;
 	// Before Blackwell, Megatron-LM starts with tensor or context parallelism only like this, and with its FSDP only without.
 	const alone = !sharded && (work.tp > 1 || work.cp > 1) ? "CUDA_DEVICE_MAX_CONNECTIONS=1 " : "";
-	return `${alone}torchrun --nnodes ${Math.ceil(gpus / node)} --nproc-per-node ${node} pretrain_gpt.py${flags({
+	const low = work.dtype === "fp8" && LOW_PRECISION[work.recipe];
+	const without = low === undefined ? `# Megatron-LM has no flag for ${work.recipe}, so this trains in bf16:\n` : "";
+	return `${without}${alone}torchrun --nnodes ${Math.ceil(gpus / node)} --nproc-per-node ${node} pretrain_gpt.py${flags({
 		...shaped(shape),
 		"seq-length": work.seq, "max-position-embeddings": work.seq, "micro-batch-size": work.batch, "global-batch-size": work.batch * work.microbatches * work.dp,
 		"tensor-model-parallel-size": work.tp, "sequence-parallel": work.sequence_parallel, "context-parallel-size": above(1, work.cp),
@@ -41,8 +52,7 @@ function training(work, shape) {
 		"use-distributed-optimizer": work.zero === 1, "use-megatron-fsdp": sharded, "data-parallel-sharding-strategy": SHARDED[work.zero],
 		"ckpt-format": sharded && "fsdp_dtensor", ...RECOMPUTED[work.recompute], ...(work.recompute === "pointwise" && shape?.experts && { "recompute-modules": "layernorm moe_act" }),
 		...(work.recompute_layers && { "recompute-method": "block", "recompute-num-layers": work.recompute_layers }),
-		"optimizer-cpu-offload": /optimizer|all/.test(work.offload), bf16: work.dtype !== "fp16", fp16: work.dtype === "fp16",
-		...(work.dtype === "fp8" && { "fp8-format": FP8[work.recipe] ? "e4m3" : "hybrid", "fp8-recipe": FP8[work.recipe] ?? "tensorwise" }),
+		"optimizer-cpu-offload": /optimizer|all/.test(work.offload), bf16: work.dtype !== "fp16", fp16: work.dtype === "fp16", ...low,
 	})}`;
 }
 
@@ -53,16 +63,18 @@ export function launches(model, shape, work, length) {
 	// Experts over more ranks than share an attention: the attention is replicated inside one engine.
 	const inside = Math.max(1, Math.floor(work.ep / work.tp));
 	const engines = Math.max(1, Math.floor(work.dp / inside));
-	const replicas = engines > 1 ? `# ${engines} times, each:\n` : "";
-	const fp8 = work.dtype === "fp8" && "fp8";
+	const loaded = WHILE_LOADING.includes(work.recipe);
+	const stored = loaded ? "" : `# ${id} must be a checkpoint in ${work.recipe}, for no flag quantizes to it:\n`;
+	const before = `${engines > 1 ? `# ${engines} times, each:\n` : ""}${stored}`;
+	const fp8 = work.dtype === "fp8" && (loaded || work.recipe === "fp8_block") && "fp8";
 	const cache = work.kv_cache_dtype === "fp8";
 	return [
-		["vLLM", `${replicas}vllm serve ${id}${flags({
+		["vLLM", `${before}vllm serve ${id}${flags({
 			"tensor-parallel-size": work.tp, "pipeline-parallel-size": above(1, work.pp), "data-parallel-size": above(1, inside), "enable-expert-parallel": work.ep > 1,
 			"max-num-seqs": work.batch, "max-model-len": length, quantization: fp8, "kv-cache-dtype": cache && "fp8",
 		})}`],
-		["SGLang", `${replicas}python -m sglang.launch_server --model-path ${id}${flags({
-			"tp-size": work.tp * inside, "pp-size": above(1, work.pp), "ep-size": above(1, work.ep), "attn-dp-size": above(1, inside),
+		["SGLang", `${before}python -m sglang.launch_server --model-path ${id}${flags({
+			"tp-size": work.tp * inside, "pp-size": above(1, work.pp), "ep-size": above(1, work.ep), "dp-size": above(1, inside), "enable-dp-attention": inside > 1,
 			"max-running-requests": work.batch * inside, "context-length": length, quantization: fp8, "kv-cache-dtype": cache && "fp8_e4m3",
 		})}`],
 	];
