@@ -479,8 +479,8 @@ fn a_config_is_answered_like_its_preset() {
     assert_eq!(by_folder["parameters"], 6_738_415_616_u64);
     for (change, parts) in [
         (
-            ("\"llama\"", "\"mamba\""),
-            &["`model_type` is \"mamba\"", "state-space"][..],
+            ("\"llama\"", "\"zamba2\""),
+            &["`model_type` is \"zamba2\"", "state-space"][..],
         ),
         (
             ("\"num_key_value_heads\":32", "\"num_key_value_heads\":5"),
