@@ -179,7 +179,7 @@ def test_errors_are_value_errors_with_field_value_and_what_is_allowed():
     with pytest.raises(OSError):
         shapewise.Model.from_config("/nowhere/config.json")
     with pytest.raises(ValueError, match="model_type"):
-        shapewise.Model.from_config({"model_type": "mamba"})
+        shapewise.Model.from_config({"model_type": "zamba2"})
     with pytest.raises(TypeError):
         model.predict(batch=object())
 
