@@ -513,6 +513,8 @@ class _LayerKind(Record):
     window: int | None
     key_values: str | None
     sinks: bool | None
+    stride: int | None
+    indexed: bool | None
     d_ff: int | None
     experts: bool | None
 
@@ -843,7 +845,7 @@ class _ShapeKeys(Record):
     tier_shares: Mapping[str, float]
 
 class _SharedWarning(Record):
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "ratio_of_recurrences", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]
     text: str
     time_share: float
 
@@ -910,7 +912,7 @@ class _StepLine(Record):
     bytes: float
     tflops_per_s: float
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "ratio_of_recurrences", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]]
 
 class _SweepPoint(Record):
     tokens_per_s: float | None
@@ -931,7 +933,7 @@ class _SweepPoint(Record):
     tflops_per_s: float
     waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
-    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]]
+    caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "ratio_of_recurrences", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]]
 
 class _TargetKeys(Record):
     """A target and what is reached of it."""
@@ -961,7 +963,7 @@ class _UnknownNodes(Record):
 
 class _Warning(Record):
     """A warning about a number."""
-    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]
+    caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "ratio_of_recurrences", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]
     text: str
 
 class _Wave(Record):
@@ -1390,8 +1392,9 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-            when serving a quantized checkpoint, as that is stored].
+        dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+            w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+            checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -1517,8 +1520,9 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-            when serving a quantized checkpoint, as that is stored].
+        dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+            w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+            checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -1644,8 +1648,9 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-            when serving a quantized checkpoint, as that is stored].
+        dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+            w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+            checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -1773,8 +1778,8 @@ class Model:
         tpot_ms: The longest time per further token of a request, in ms.
         confidence: The least probability with which the times keep their limits [default: 0.5: the
             expected times keep them].
-        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-            as that is stored].
+        dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+            w4a16 [default: bf16; when serving a quantized checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -1901,8 +1906,8 @@ class Model:
         tpot_ms: The longest time per further token of a request, in ms.
         confidence: The least probability with which the times keep their limits [default: 0.5: the
             expected times keep them].
-        dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-            as that is stored].
+        dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+            w4a16 [default: bf16; when serving a quantized checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -2061,7 +2066,7 @@ class Model:
             shortest time to a loss. Without params the last two find the size, too [default: loss with
             budget, train-time with target_loss, else equal-loss].
         budget: GPU time of one training run, with serve of training and serving, such as `1000 gpu-
-            hours` or `50 gpu-days`, for the objective loss.
+            hours` or `512 gpus 30 days`, or its price, such as `2M usd`, for the objective loss.
         tokens: Tokens that losses are compared after; for the objective train-time those after which
             the baseline has the loss to reach [default: 20 a parameter].
         target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
@@ -2130,8 +2135,9 @@ class Model:
             position table holds].
         context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
             else 0].
-        dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-            when serving a quantized checkpoint, as that is stored].
+        dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+            w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+            checkpoint, as that is stored].
         recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
             served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
             checkpoint, as that is stored].
@@ -2292,7 +2298,7 @@ def search(
         shortest time to a loss. Without params the last two find the size, too [default: loss with
         budget, train-time with target_loss, else equal-loss].
     budget: GPU time of one training run, with serve of training and serving, such as `1000 gpu-
-        hours` or `50 gpu-days`, for the objective loss.
+        hours` or `512 gpus 30 days`, or its price, such as `2M usd`, for the objective loss.
     tokens: Tokens that losses are compared after; for the objective train-time those after which
         the baseline has the loss to reach [default: 20 a parameter].
     target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
@@ -2364,8 +2370,9 @@ def search(
         position table holds].
     context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
         else 0].
-    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-        when serving a quantized checkpoint, as that is stored].
+    dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+        w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+        checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
@@ -2495,8 +2502,9 @@ def search_from(
         position table holds].
     context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
         else 0].
-    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-        when serving a quantized checkpoint, as that is stored].
+    dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+        w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+        checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
@@ -2623,8 +2631,9 @@ def check(
         position table holds].
     context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
         else 0].
-    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-        when serving a quantized checkpoint, as that is stored].
+    dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+        w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+        checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
@@ -2753,8 +2762,8 @@ def plan(
     tpot_ms: The longest time per further token of a request, in ms.
     confidence: The least probability with which the times keep their limits [default: 0.5: the
         expected times keep them].
-    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-        as that is stored].
+    dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+        w4a16 [default: bf16; when serving a quantized checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
@@ -2882,8 +2891,8 @@ def compare(
     tpot_ms: The longest time per further token of a request, in ms.
     confidence: The least probability with which the times keep their limits [default: 0.5: the
         expected times keep them].
-    dtype: Number format of the linear layers [default: bf16; when serving a quantized checkpoint,
-        as that is stored].
+    dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+        w4a16 [default: bf16; when serving a quantized checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
@@ -3114,8 +3123,9 @@ def sweep(
         position table holds].
     context: Cached tokens per sequence [default: 4096, or what the position table leaves in decode,
         else 0].
-    dtype: Number format of the linear layers [default: bf16, or fp16 on a GPU without units for it;
-        when serving a quantized checkpoint, as that is stored].
+    dtype: Number format of the linear layers, or of what a recipe makes of them, such as nvfp4 or
+        w4a16 [default: bf16, or fp16 on a GPU without units for it; when serving a quantized
+        checkpoint, as that is stored].
     recipe: How linear maps are quantized: fp8 tensorwise, rowwise, fp8_block, mxfp8 or nvfp4;
         served bf16 or fp16 to integers, too [default: tensorwise; when serving a quantized
         checkpoint, as that is stored].
