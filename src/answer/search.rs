@@ -107,8 +107,7 @@ fn elsewhere<P: Borrow<Predictor>>(
 ) -> Result<Vec<ElsewhereKeys>> {
     let wide = home.gpu().usual_dtype();
     let own = (searched.workload.dtype, searched.workload.recipe);
-    let others = asked.also_dtypes.iter();
-    let others = others.map(|&dtype| Recipe::of_format(dtype, wide).unwrap_or((dtype, Recipe::default())));
+    let others = asked.also_dtypes.iter().map(|&dtype| Recipe::of_format(dtype, wide));
     let formats = each_once(iter::once(own).chain(others).collect());
     let shares = each_once(asked.linear_share.clone()).into_iter().skip(1);
     let search = |predictor: &Predictor, (dtype, recipe): (Dtype, Recipe)| {

@@ -63,7 +63,7 @@ impl Stored {
             false => unpacked(self.dtype),
         };
         let unpacked_to = gpu.map_or(Dtype::Bf16, Gpu::usual_dtype);
-        Recipe::of_format(dtype, unpacked_to).unwrap_or((dtype, Recipe::Tensorwise))
+        Recipe::of_format(dtype, unpacked_to)
     }
 
     /// Whether a workload serves these weights as they are.

@@ -77,9 +77,9 @@ named_enum! {
 }
 
 impl Recipe {
-    /// The format of inputs and the recipe that make a format of GEMMs alone; 16-bit inputs are `wide`.
-    pub const fn of_format(dtype: Dtype, wide: Dtype) -> Option<(Dtype, Self)> {
-        Some(match dtype {
+    /// The format of inputs and the recipe of GEMMs in a format; 16-bit inputs of one that is of GEMMs alone are `wide`.
+    pub const fn of_format(dtype: Dtype, wide: Dtype) -> (Dtype, Self) {
+        match dtype {
             Dtype::Fp8Block => (Dtype::Fp8, Self::Fp8Block),
             Dtype::Nvfp4 => (Dtype::Fp8, Self::Nvfp4),
             Dtype::SparseFp8 => (Dtype::Fp8, Self::Sparse),
@@ -87,8 +87,8 @@ impl Recipe {
             Dtype::Int8 => (wide, Self::Int8),
             Dtype::W8a16 => (wide, Self::W8a16),
             Dtype::W4a16 => (wide, Self::W4a16),
-            _ => return None,
-        })
+            element => (element, Self::Tensorwise),
+        }
     }
 
     /// Whether it is a recipe of fp8 alone.
@@ -616,7 +616,8 @@ impl Workload {
             _ if self.recompute == Recompute::LatentUp && arch.mla.is_none() => {
                 fail("recompute", self.recompute, "any other without latent attention")
             }
-            _ if let Some((dtype, recipe)) = Recipe::of_format(self.dtype, Dtype::Bf16) => {
+            _ if !self.dtype.is_element() => {
+                let (dtype, recipe) = Recipe::of_format(self.dtype, Dtype::Bf16);
                 let allowed = format!("{dtype} with recipe {recipe} (`--dtype {dtype} --recipe {recipe}`)");
                 fail("dtype", self.dtype, &allowed)
             }

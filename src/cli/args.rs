@@ -180,15 +180,12 @@ fn counted_gpus(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 /// How many of which GPU: `8xh100`, `h100x8`, `8 h100`, `h100:8`.
 fn counted(text: &str) -> Option<[String; 2]> {
     let splits = text.match_indices(['x', 'X', '*', ' ', ':']);
-    let mut pairs = splits.map(|(at, sign)| [text[..at].trim(), text[at + sign.len()..].trim()]);
-    pairs.find_map(|[first, second]| {
-        let is_counted = |count: &str, gpu: &str| count.parse::<u64>().is_ok() && Gpu::find(gpu).is_ok();
-        match () {
-            () if is_counted(first, second) => Some([first, second].map(str::to_owned)),
-            () if is_counted(second, first) => Some([second, first].map(str::to_owned)),
-            () => None,
-        }
-    })
+    let mut pairs = splits.flat_map(|(at, sign)| {
+        let [first, second] = [&text[..at], &text[at + sign.len()..]].map(str::trim);
+        [[first, second], [second, first]]
+    });
+    let found = pairs.find(|[count, gpu]| count.parse::<u64>().is_ok() && Gpu::find(gpu).is_ok());
+    found.map(|pair| pair.map(str::to_owned))
 }
 
 /// Lets parsers of values see negative numbers, so that they say what is allowed, and names in capitals.

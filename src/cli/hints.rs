@@ -188,10 +188,7 @@ impl<'a> Asked<'a> {
         let wrong = wrong.to_lowercase().replace('_', "-");
         let mut values = TABLE.value.iter();
         let known = values.find(|hint| hint.of.as_deref() == Some(option) && hint.is_about(&wrong))?;
-        let means = known.means.iter();
-        means
-            .map(|meant| meant.replace('*', &wrong))
-            .find_map(|meant| self.written(&meant))
+        known.means.iter().find_map(|meant| self.written(meant))
     }
 
     /// What an unknown command was meant to be.

@@ -252,8 +252,10 @@ pub(super) fn format(
             let is_of_fp8 = |recipe: &Recipe| recipe.is_of_fp8() || *recipe == Recipe::Tensorwise;
             let dtype = sizes.dtype(dtype.or(recipe.filter(is_of_fp8).map(|_| Dtype::Fp8)));
             let meant = Recipe::of_format(dtype, sizes.dtype(None));
-            let meant = meant.filter(|(_, meant)| recipe.is_none_or(|asked| asked == *meant));
-            meant.unwrap_or((dtype, recipe.unwrap_or_default()))
+            match recipe {
+                Some(recipe) if recipe != meant.1 => (dtype, recipe),
+                _ => meant,
+            }
         }
     }
 }

@@ -113,9 +113,7 @@ fn windows(by: &'static Windows, field: &'static str, fields: &mut Fields<'_>, a
             kind.key_values = KeyValues::Earlier;
             kind.d_ff = kind.d_ff.saturating_mul(width);
         }
-        if arch.moe.is_some_and(|moe| !moe.is_in(layer)) {
-            (kind.experts, kind.d_ff) = (false, arch.mlp.d_ff);
-        }
+        dense_without_experts(arch, layer, &mut kind);
         kinds.push(kind);
     }
     let attention = |kind: &LayerKind| LayerKind {
@@ -203,15 +201,20 @@ fn sparse(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Architecture) -
             indexed: Some(stride) == finest,
             ..arch.kind()
         };
-        if arch.moe.is_some_and(|moe| !moe.is_in(layer)) {
-            (kind.experts, kind.d_ff) = (false, arch.mlp.d_ff);
-        }
+        dense_without_experts(arch, layer, &mut kind);
         kind
     });
     let kinds: Vec<_> = kinds.collect();
     arch.set_kinds(kinds);
     arch.index = arch.index.filter(|_| finest.is_some());
     Ok(())
+}
+
+/// Gives a layer the dense MLP where a model of experts has none in it.
+fn dense_without_experts(arch: &Architecture, layer: u64, kind: &mut LayerKind) {
+    if arch.moe.is_some_and(|moe| !moe.is_in(layer)) {
+        (kind.experts, kind.d_ff) = (false, arch.mlp.d_ff);
+    }
 }
 
 fn blocks(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {

@@ -49,13 +49,13 @@ impl AskedKeys {
 
 impl PlanReport {
     fn heading(&self) -> String {
-        let gpus = match &self.plans[..] {
-            [plan] => format!("{} x ", grouped(plan.gpus)),
-            _ => String::new(),
+        let (gpus, answer) = match &self.plans[..] {
+            [plan] => (format!("{} x ", grouped(plan.gpus)), plan.answer()),
+            _ => Default::default(),
         };
         let notes = self.notes.iter().map(|note| format!("note {note}\n"));
         format!(
-            "{} ({} parameters) on {gpus}{}\n{}{}\n{}{}",
+            "{} ({} parameters) on {gpus}{}\n{}{}\n{}{answer}",
             self.asked.model,
             grouped(self.asked.parameters),
             self.gpu,
@@ -65,11 +65,7 @@ impl PlanReport {
                 ""
             },
             self.asked.text(),
-            notes.collect::<String>(),
-            match &self.plans[..] {
-                [plan] => plan.answer(),
-                _ => String::new(),
-            }
+            notes.collect::<String>()
         )
     }
 
