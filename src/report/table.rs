@@ -1,7 +1,7 @@
 //! Tables and lines of text fitted to a width; this file alone knows how they are drawn.
 //!
-//! [`table`] marks a table inside the text of a report: a line a row, [`CELL`] before each cell, and before each heading
-//! its side and rank. [`laid_out`] draws the marked tables and wraps the other lines.
+//! [`table`] marks a table inside the text of a report: a line a row, a mark before each cell, and before each heading
+//! its side and rank. `laid_out` draws the marked tables and wraps the other lines.
 
 /// Begins a cell.
 const CELL: char = '\u{1f}';
