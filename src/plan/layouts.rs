@@ -67,6 +67,16 @@ pub(super) fn layouts(arch: &Architecture, gpu: &Gpu, query: &Query, framework: 
     layouts
 }
 
+/// Whether so many GPUs can share steps of so many sequences at all.
+pub(super) fn divides(arch: &Architecture, gpu: &Gpu, query: &Query, gpus: u64, global_batch: u64) -> bool {
+    let query = Query {
+        gpus,
+        global_batch,
+        ..query.clone()
+    };
+    !ranks(arch, gpu, &query).is_empty()
+}
+
 /// Tensor, context, pipeline and data-parallel ranks.
 fn ranks(arch: &Architecture, gpu: &Gpu, query: &Query) -> Vec<Workload> {
     let base = query.workload;

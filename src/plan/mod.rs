@@ -286,6 +286,9 @@ fn check(arch: &Architecture, query: &Query) -> Result<()> {
     Ok(())
 }
 
+/// How far from a number of GPUs or sequences a refusal looks for one that would do.
+const NEAR: u64 = 1024;
+
 /// Why no layout is left: none is legal, or the one with the least memory still has too much.
 fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[Workload]) -> Error {
     let gpu = predictor.gpu();
@@ -303,11 +306,32 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
     });
     let least = least.min_by(|a, b| a.0.bytes().total_cmp(&b.0.bytes()));
     Error::infeasible(match least {
-        None => format!(
-            "no layout of {} over {gpus} GPUs is legal: a step of {global_batch} sequences must divide by the replicas, \
-             and tp, cp, ep and pp by heads, sequence, experts and layers",
-            arch.name
-        ),
+        None => {
+            let divides = |gpus, batch| layouts::divides(arch, gpu, query, gpus, batch);
+            // The nearest first.
+            let near = |count: u64| {
+                (1..=NEAR).flat_map(move |apart| [count.saturating_sub(apart).max(1), (count + apart).min(MOST_GPUS)])
+            };
+            let batch = near(*global_batch).find(|&batch| divides(*gpus, batch));
+            let batch = batch.map(|batch| {
+                let tokens = batch * query.workload.seq;
+                format!("a `global_batch` of {batch} sequences ({tokens} tokens)")
+            });
+            let others = near(*gpus).find(|&gpus| divides(gpus, *global_batch));
+            let ways: Vec<String> = [batch, others.map(|gpus| format!("{gpus} GPUs"))]
+                .into_iter()
+                .flatten()
+                .collect();
+            let would = match ways.is_empty() {
+                true => String::new(),
+                false => format!("; {} would", ways.join(" or ")),
+            };
+            format!(
+                "no layout of {} over {gpus} GPUs is legal: a step of {global_batch} sequences must divide by the \
+                 replicas, and tp, cp, ep and pp by heads, sequence, experts and layers{would}",
+                arch.name
+            )
+        }
         Some((memory, work)) => format!(
             "no layout of {} fits {gpus} x {}: the least takes {} of {}, of which {} stay free ({work}); \
              more GPUs, a smaller format or shorter sequences would",

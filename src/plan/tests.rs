@@ -168,6 +168,9 @@ fn what_cannot_be_planned_says_why() {
         },
     );
     assert!(infeasible && message.contains("is legal"), "{message}");
+    // Two context-parallel ranks and as many replicas as sequences.
+    let near = message.ends_with("; a `global_batch` of 32 sequences (65536 tokens) or 14 GPUs would");
+    assert!(near, "{message}");
     let (infeasible, message) = refused("llama-3-8b", &training(0));
     assert!(!infeasible && message.contains("`gpus` is 0"), "{message}");
 }
