@@ -56,7 +56,10 @@ impl GpuCatalog {
         let found = self.iter().find(spelled);
         found.or_else(|| self.product(&product)).ok_or_else(|| {
             let allowed = match Product::counted(name).and_then(|one| self.product(&one)) {
-                Some(gpu) => format!("one name without a number of GPUs, here {}", gpu.name),
+                Some(gpu) => format!(
+                    "one name without a number of GPUs, here {}; `plan` and `compare` take that number",
+                    gpu.name
+                ),
                 None if name.contains(',') => format!("one name; `shapewise compare --gpu {name}` takes several"),
                 None => format!("{}; `shapewise gpus` lists all", self.near(&product)),
             };

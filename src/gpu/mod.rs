@@ -524,9 +524,18 @@ mod tests {
         for (unknown, allowed) in [
             ("h2000", "nearest h200, "),
             ("h1oo", "nearest h100, "),
-            ("4xh200", "one name without a number of GPUs, here h200"),
-            ("8 x NVIDIA H100", "one name without a number of GPUs, here h100"),
-            ("h100:8", "one name without a number of GPUs, here h100"),
+            (
+                "4xh200",
+                "one name without a number of GPUs, here h200; `plan` and `compare` take that number",
+            ),
+            (
+                "8 x NVIDIA H100",
+                "one name without a number of GPUs, here h100; `plan` and `compare` take that number",
+            ),
+            (
+                "h100:8",
+                "one name without a number of GPUs, here h100; `plan` and `compare` take that number",
+            ),
             ("gaudi", "no known GPU is near"),
         ] {
             let error = Gpu::find(unknown).unwrap_err();
