@@ -236,7 +236,9 @@ def plan(architecture, gpus, **options):
 
 
 def compare(architecture, gpus, **options):
-    """The best layout of a model on each GPU that `gpu` names, with commas between them, or on "all"."""
+    """The best layout of a model, or of each of a list of names, on each GPU that `gpu` names, or on "all"."""
+    if isinstance(architecture, (list, tuple)):
+        return _ask("compare", options | {"architecture": ",".join(architecture), "gpus": gpus})
     return Model.from_config(architecture).compare(gpus, **options)
 
 

@@ -272,8 +272,8 @@ def written():
     parts.append(function(name, options, report[name], doc(name), ("from_", "target")))
     options = stubs.options("check") | {"architecture": architecture}
     parts.append(function("check", options, report["check"], doc("check"), ("architecture",)))
-    for name in ("plan", "compare"):
-        options = stubs.options(name) | {"architecture": architecture}
+    for name, several in (("plan", ""), ("compare", " | Sequence[str]")):
+        options = stubs.options(name) | {"architecture": (architecture[0] + several, *architecture[1:])}
         parts.append(function(name, options, report[name], doc(name), ("architecture", "gpus")))
     for kind in ("gemm", "attention", "model"):
         options = stubs.options(f"sweep_{kind}", "int | str")

@@ -212,6 +212,8 @@ def test_lists_and_objects_are_taken_where_they_are_meant():
     both = shapewise.compare("llama-3-8b", 8, gpu=["h100", "h200"])
     assert [each.gpu for each in both.compared] == ["h200", "h100"]
     assert both == shapewise.compare("llama-3-8b", 8, gpu="h100,h200")
+    models = shapewise.compare(["llama-3-8b", "gpt2-xl"], 8, gpu="h100")
+    assert {each.model for each in models.compared} == {"llama-3-8b", "gpt2-xl"}
     swept = shapewise.sweep("gemm", m=[64, 128], n=256, k=256)
     assert [point.value for point in swept.points] == [64, 128]
 

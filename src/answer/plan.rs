@@ -33,6 +33,9 @@ fn on_one_gpu(predictor: &Predictor, architecture: &Architecture, request: &Plan
         ..subject(architecture, request, &planned)
     };
     let mut report = PlanReport::new(predictor, &subject)?;
+    if let Some(tokens) = &request.global_batch {
+        report.note_tokens(tokens.0);
+    }
     let mut refused = None;
     for query in &planned.queries {
         let pushed = match &planned.limits {
@@ -56,9 +59,9 @@ fn on_one_gpu(predictor: &Predictor, architecture: &Architecture, request: &Plan
     }
 }
 
-/// The best plan on each of the GPUs that a target names with commas between them, or on `all`.
+/// The best plan of each model on each of the GPUs that a target names with commas between them, or on `all`.
 pub fn compare<P: Borrow<Predictor>>(
-    architecture: &Architecture,
+    architectures: &[impl Borrow<Architecture>],
     request: &PlanRequest,
     target: &TargetRequest,
     predictor: impl Fn(&TargetRequest) -> Result<P>,
@@ -67,7 +70,8 @@ pub fn compare<P: Borrow<Predictor>>(
     // Each GPU is asked in its own usual format; the heading names bf16 where one of them has it.
     let heading = gpus.iter().find(|gpu| gpu.usual_dtype() == Dtype::default());
     let heading = heading.copied().unwrap_or(gpus[0]);
-    let planned = request.planned(architecture, heading)?;
+    let first = architectures[0].borrow();
+    let planned = request.planned(first, heading)?;
     let [query] = &planned.queries[..] else {
         let allowed = "one number; `plan` takes a range";
         return Err(Error::field("compare", "gpus", request.gpus, allowed));
@@ -75,15 +79,21 @@ pub fn compare<P: Borrow<Predictor>>(
     if let Some(prices) = &request.usd_per_gpu_hour {
         prices.check("compare", &gpus)?;
     }
-    let mut report = CompareReport::new(&subject(architecture, request, &planned), query.gpus);
+    let mut report = CompareReport::new(&subject(first, request, &planned), query.gpus);
     for gpu in gpus {
         let target = TargetRequest {
             gpu: Some(gpu.name.clone()),
             ..target.clone()
         };
         // A GPU that lacks the format or cannot hold the model is listed with the reason.
-        let planned = predictor(&target).and_then(|predictor| on_one_gpu(predictor.borrow(), architecture, request));
-        report.push(gpu, planned.map_err(|error| error.to_string()));
+        let predictor = predictor(&target).map_err(|error| error.to_string());
+        for architecture in architectures {
+            let architecture = architecture.borrow();
+            let planned = predictor.as_ref().map_err(String::clone).and_then(|predictor| {
+                on_one_gpu(predictor.borrow(), architecture, request).map_err(|error| error.to_string())
+            });
+            report.push(gpu, architecture, planned);
+        }
     }
     Ok(report)
 }
@@ -131,7 +141,7 @@ mod tests {
             Predictor::new(gpu, None)
         };
         let arch = request.architecture.find()?;
-        compare(&arch, &request, &target, predictor)
+        compare(&[arch], &request, &target, predictor)
     }
 
     #[test]

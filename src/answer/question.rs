@@ -178,12 +178,13 @@ pub fn plan(asked: Asked<PlanRequest>) -> Result<Work<PlanReport>> {
     work(move |_| answer::plan::plan(&predictor, &base, &asked.request))
 }
 
-/// GPUs beside each other, each with its best layout.
+/// GPUs and models beside each other, each pair with its best layout.
 pub fn compare(asked: Asked<PlanRequest>) -> Result<Work<CompareReport>> {
-    let base = asked.base(&asked.request.architecture)?;
+    let models = asked.request.architecture.each().into_iter();
+    let models = models.map(|model| asked.base(&model)).collect::<Result<Vec<_>>>()?;
     work(move |_| {
         let of = |target: &TargetRequest| asked.context.predictor(target);
-        answer::plan::compare(&base, &asked.request, &asked.target, of)
+        answer::plan::compare(&models, &asked.request, &asked.target, of)
     })
 }
 
@@ -359,8 +360,8 @@ impl Question {
         Self {
             name: "compare",
             topic: "plan",
-            summary: "Hold GPUs beside each other, each with its best layout; `gpu` names several with commas between them, or `all`.",
-            answer: "The best layout on each GPU",
+            summary: "Hold GPUs and models beside each other, each with its best layout: `gpu` and `architecture` name several with commas between them; `gpu` may be `all`.",
+            answer: "The best layout of each model on each GPU",
             example: Some(r#"{"architecture": "llama-3-8b", "gpu": "h100,h200,b200", "gpus": 8}"#),
             load: Load::Job,
             asks: &By(compare),

@@ -98,7 +98,7 @@ pub enum Command {
     /// In training the layout with the shortest step; when serving the engine, the copies of it and the requests in
     /// flight with the most tokens per second within --ttft-ms and --tpot-ms.
     Plan(Box<PlanArgs>),
-    /// Hold GPUs beside each other, each with its best layout: --gpu h100,h200,b200 or all.
+    /// Hold GPUs and models beside each other, each with its best layout: --gpu h100,h200 or all; MODEL,MODEL.
     Compare(Box<CompareArgs>),
     /// Say what is wrong with a shape, what it costs, and which near shape fixes it.
     ///

@@ -1,4 +1,4 @@
-//! `shapewise plan` and `shapewise compare`: the best layout over GPUs, and GPUs beside each other.
+//! `shapewise plan` and `shapewise compare`: the best layout over GPUs, and GPUs and models beside each other.
 
 use crate::answer::question;
 use crate::cli::args::{CompareArgs, PlanArgs, View};

@@ -216,7 +216,14 @@ impl Gpu {
         let known = Dtype::ALL.into_iter().filter(alike);
         let known = known.filter(|&dtype| self.peak(dtype).is_some());
         let names: Vec<_> = known.map(Dtype::name).collect();
-        let allowed = format!("what {} has units for: {}", self.name, names.join(", "));
+        // Engines that meet such a checkpoint here quantize the weights alone.
+        let weights_alone = match dtype {
+            Dtype::Fp8 | Dtype::Fp8Block if !names.contains(&Dtype::W8a16.name()) => {
+                "; in serving the weights alone: w8a16"
+            }
+            _ => "",
+        };
+        let allowed = format!("what {} has units for: {}{weights_alone}", self.name, names.join(", "));
         Err(Error::field("workload", "dtype", format!("`{dtype}`"), &allowed))
     }
 
@@ -430,7 +437,7 @@ mod tests {
             refused("v100", Dtype::Bf16),
             "workload: `dtype` is `bf16`; allowed: what v100 has units for: fp32, fp16"
         );
-        assert!(refused("a100", Dtype::Fp8).ends_with("fp32, tf32, fp16, bf16"));
+        assert!(refused("a100", Dtype::Fp8).ends_with("fp32, tf32, fp16, bf16; in serving the weights alone: w8a16"));
         assert!(refused("a100", Dtype::Nvfp4).ends_with("bf16, int8, w8a16, w4a16, sparse_bf16"));
         let a100 = Gpu::find("a100").unwrap();
         assert_eq!(a100.peak(Dtype::W4a16), a100.peak(Dtype::Bf16));

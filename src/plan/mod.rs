@@ -224,31 +224,51 @@ pub fn tried(predictor: &Predictor, arch: &Architecture, query: &Query) -> Resul
 const USUAL_BATCH_TOKENS: u64 = 4 << 20;
 
 /// Sequences of a training step over all GPUs: those of so many tokens, else of 4M, rounded to as many on each GPU.
+///
+/// Tokens that are no such number are rounded by at most a sixteenth.
 pub fn sequences(tokens: Option<f64>, seq: u64, gpus: u64) -> Result<u64> {
     let Some(tokens) = tokens else {
         let each = USUAL_BATCH_TOKENS as f64 / (seq * gpus) as f64;
         return Ok(gpus * each.round().max(1.0) as u64);
     };
-    // 4M is 4,000,000 to some and 4,194,304 to others: the nearest multiple of 8 sequences where one is near.
     let sequences = tokens / seq as f64;
-    let eights = (sequences / 8.0).round().max(1.0) * 8.0;
-    let binary = tokens * 1.048576 / seq as f64;
-    let near = |count: f64| (count / sequences - 1.0).abs() < 0.01;
-    let chosen = match () {
-        () if sequences.fract() == 0.0 => sequences,
-        () if tokens % 1e6 == 0.0 && binary.fract() == 0.0 => binary,
-        () if near(eights) => eights,
-        () => {
-            let least = sequences.round().max(1.0) * seq as f64;
-            let sequences_meant = match tokens < least {
-                true => format!("; {tokens} sequences of {seq} are {}", tokens * seq as f64),
-                false => String::new(),
-            };
-            let allowed = format!("a number of tokens that {seq}, those of a sequence, divide{sequences_meant}");
-            return Err(Error::field("plan", "global_batch", tokens, &allowed));
-        }
-    };
-    Ok(chosen as u64)
+    // Replicas divide multiples of 8 or of the GPUs.
+    let is_shared = |count: f64| count.fract() == 0.0 && (count % 8.0 == 0.0 || count % gpus as f64 == 0.0);
+    let near = [
+        sequences,
+        binary(tokens) / seq as f64,
+        (sequences / 8.0).round() * 8.0,
+        sequences.round(),
+    ];
+    let is_near = |count: f64| count >= 1.0 && (count / sequences - 1.0).abs() <= 1.0 / 16.0;
+    let shared = near.into_iter().find(|&count| is_shared(count) && is_near(count));
+    let chosen = shared.or_else(|| near.into_iter().find(|&count| count.fract() == 0.0 && is_near(count)));
+    chosen.map(|count| count as u64).ok_or_else(|| {
+        let least = sequences.floor().max(1.0) * seq as f64;
+        let sequences_meant = match tokens < seq as f64 {
+            true => format!("; {tokens} sequences of {seq} are {}", tokens * seq as f64),
+            false => String::new(),
+        };
+        let allowed = format!(
+            "a number of tokens near {least} or {}{sequences_meant}",
+            least + seq as f64
+        );
+        Error::field("plan", "global_batch", tokens, &allowed)
+    })
+}
+
+/// What a round number of tokens is to those who mean 4,194,304 by 4M; 4,000,000 to others.
+fn binary(tokens: f64) -> f64 {
+    match () {
+        () if tokens % 1e6 == 0.0 => tokens * 1.048_576,
+        () if tokens % 1e3 == 0.0 => tokens * 1.024,
+        () => tokens,
+    }
+}
+
+/// Whether so many tokens are those that were asked for, and not the nearest that whole sequences hold.
+pub fn is_asked(asked: f64, tokens: f64) -> bool {
+    tokens == asked || tokens == binary(asked)
 }
 
 /// More than any GPU has.

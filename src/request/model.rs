@@ -30,6 +30,17 @@ impl ArchitectureRequest {
             Self::Config(config) => read_object(config, UNNAMED, "architecture"),
         }
     }
+
+    /// Each of several names with commas between them.
+    pub fn each(&self) -> Vec<Self> {
+        match self {
+            Self::Named(names) => names
+                .split(',')
+                .map(|name| Self::Named(name.trim().to_owned()))
+                .collect(),
+            config @ Self::Config(_) => vec![config.clone()],
+        }
+    }
 }
 
 impl From<String> for ArchitectureRequest {

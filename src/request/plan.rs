@@ -560,6 +560,12 @@ mod tests {
             (json!({"gpus": 96}), (96, 1056)),
             (json!({"gpus": 64, "global_batch": "4M", "seq": 8192}), (64, 512)),
             (json!({"gpus": 64, "global_batch": 1048576}), (64, 256)),
+            (json!({"gpus": 16, "global_batch": "500k", "seq": 8192}), (16, 64)),
+            (json!({"gpus": 16, "global_batch": "64k", "seq": 8192}), (16, 8)),
+            (json!({"gpus": 4, "global_batch": "64k", "seq": 512}), (4, 128)),
+            (json!({"gpus": 5, "global_batch": 64000, "seq": 512}), (5, 125)),
+            (json!({"gpus": 8, "global_batch": 12288}), (8, 3)),
+            (json!({"gpus": 8, "global_batch": 500001}), (8, 120)),
             (json!({"gpus": "8:64"}), (8, 1024)),
         ] {
             let planned = planned("llama-3-8b", body.clone()).unwrap();

@@ -7,11 +7,11 @@ pub(super) use text::{layout_text, recompute_text};
 use crate::arch::{Architecture, Mode, Workload, parameters};
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::plan::{Engine, Engines, Layout, Limits, Order, Plan};
+use crate::plan::{Engine, Engines, Layout, Limits, Order, Plan, is_asked};
 use crate::predict::Predictor;
 use crate::predict::estimate::TierShares;
-use crate::report::NamedGpu;
 use crate::report::step::{FrameworkKeys, Lane, LaneKeys};
+use crate::report::{NamedGpu, grouped};
 use crate::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -221,6 +221,18 @@ impl PlanReport {
             notes: architecture.notes(workload),
             plans: Vec::new(),
         })
+    }
+
+    /// Says which tokens a step has where they are not those that were asked for.
+    pub fn note_tokens(&mut self, asked: f64) {
+        let tokens = self.asked.global_batch.map(|sequences| sequences * self.asked.seq);
+        if let Some(tokens) = tokens.filter(|&tokens| !is_asked(asked, tokens as f64)) {
+            let asked = grouped(asked.round() as u64);
+            self.notes.push(format!(
+                "a step of whole sequences that GPUs share has {} tokens; {asked} were asked for",
+                grouped(tokens)
+            ));
+        }
     }
 
     /// Adds the layouts of a training step.
@@ -439,9 +451,10 @@ impl RunKeys {
     }
 }
 
-/// The best plan of a model on each of several GPUs.
+/// The best plan of each model on each GPU.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct CompareReport {
+    /// Of several models, the first.
     #[serde(flatten)]
     asked: AskedKeys,
     gpus: u64,
@@ -449,10 +462,15 @@ pub struct CompareReport {
     compared: Vec<ComparedKeys>,
 }
 
-/// One GPU with its best layout.
+/// One model on one GPU with its best layout.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct ComparedKeys {
     gpu: String,
+    model: String,
+    parameters: u64,
+    /// That of the weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'static str>,
     framework: String,
     /// Why there is no layout.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -477,21 +495,29 @@ impl CompareReport {
         }
     }
 
-    /// Adds a GPU with its plan, or why it has none.
-    pub fn push(&mut self, gpu: &Gpu, plan: std::result::Result<PlanReport, String>) {
-        let (framework, plan, refused) = match plan {
+    /// Whether models are compared, too.
+    fn has_models(&self) -> bool {
+        self.compared.iter().any(|compared| compared.model != self.asked.model)
+    }
+
+    /// Adds a model on a GPU with its plan, or why it has none.
+    pub fn push(&mut self, gpu: &Gpu, model: &Architecture, plan: std::result::Result<PlanReport, String>) {
+        let (framework, format, plan, refused) = match plan {
             Ok(mut report) => {
                 let plan = report.plans.pop();
                 let refused = plan.as_ref().and_then(|plan| plan.refused.clone());
-                (report.framework.name, plan, refused)
+                (report.framework.name, Some(report.asked.format), plan, refused)
             }
-            Err(reason) => (String::new(), None, Some(reason)),
+            Err(reason) => (String::new(), None, None, Some(reason)),
         };
         let layout = plan.as_ref().and_then(|plan| plan.best().cloned());
         let rate = layout.as_ref().map(|layout| layout.tokens_per_s_per_gpu);
         let node = gpu.gpus_per_node().map(|gpus| gpus as f64);
         self.compared.push(ComparedKeys {
             gpu: gpu.name.clone(),
+            model: model.name.clone(),
+            parameters: parameters(model).total,
+            format,
             framework,
             refused,
             tokens_per_s_per_node: rate.zip(node).map(|(rate, node)| rate * node),

@@ -32,6 +32,13 @@ fn some(text: Option<impl ToString>) -> String {
 impl AskedKeys {
     /// `requests of 4,096 tokens that generate 512, fp8`.
     fn text(&self) -> String {
+        let beside = [&self.adapters, &self.drafts].into_iter().flatten();
+        let beside: String = beside.map(|text| format!(", {text}")).collect();
+        format!("{}, {}{beside}", self.work(), self.format)
+    }
+
+    /// The same without what differs between models.
+    fn work(&self) -> String {
         let seq = grouped(self.seq);
         let what = match (self.global_batch, self.output) {
             (Some(batch), _) => format!("steps of {} sequences of {seq} tokens", grouped(batch)),
@@ -41,9 +48,7 @@ impl AskedKeys {
         let cached = self
             .cached_tokens
             .map(|cached| format!(", {} of a prompt cached", grouped(cached)));
-        let beside = [&self.adapters, &self.drafts].into_iter().flatten();
-        let beside: String = beside.map(|text| format!(", {text}")).collect();
-        format!("{what}{}, {}{beside}", some(cached), self.format)
+        format!("{what}{}", some(cached))
     }
 }
 
@@ -421,17 +426,26 @@ impl Report for CompareReport {
 
     fn page(&self) -> String {
         let asked = &self.asked;
-        let heading = format!(
-            "{} ({} parameters) on {} GPUs, {}: {}\n",
-            asked.model,
-            grouped(asked.parameters),
-            grouped(self.gpus),
-            asked.mode,
-            asked.text()
-        );
+        let several = self.has_models();
+        let gpus = match self.gpus {
+            1 => "1 GPU".to_owned(),
+            gpus => format!("{} GPUs", grouped(gpus)),
+        };
+        let heading = match several {
+            true => format!("models on {gpus}, {}: {}\n", asked.mode, asked.work()),
+            false => format!(
+                "{} ({} parameters) on {gpus}, {}: {}\n",
+                asked.model,
+                grouped(asked.parameters),
+                asked.mode,
+                asked.text()
+            ),
+        };
         let [within_first, within_further] = limit_headings(asked.limits);
         let headings = [
             left("GPU"),
+            left("model"),
+            left("format").minor(1),
             left("best layout"),
             right("requests each").minor(5),
             right("tokens/s per GPU"),
@@ -459,6 +473,8 @@ impl Report for CompareReport {
             let run = compared.run.as_ref();
             Some(row![
                 compared.gpu,
+                some(several.then_some(&compared.model)),
+                some(compared.format.filter(|_| several)),
                 layout_text(&layout.workload),
                 some(serves.map(|_| grouped(layout.workload.batch))),
                 tokens(layout.tokens_per_s_per_gpu),
@@ -482,7 +498,8 @@ impl Report for CompareReport {
         let limits = some(asked.limits.map(|limits| format!("\n{}\n", limits.text())));
         let without = self.compared.iter().filter_map(|compared| {
             let reason = compared.refused.as_ref()?;
-            Some(format!("{}: {reason}\n", compared.gpu))
+            let model = some(several.then(|| format!(" {}", compared.model)));
+            Some(format!("{}{model}: {reason}\n", compared.gpu))
         });
         let without: String = without.collect();
         let without = match without.is_empty() {
