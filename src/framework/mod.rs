@@ -19,6 +19,7 @@ use crate::ops::Attention;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
+use std::sync::LazyLock;
 use utoipa::ToSchema;
 
 named_enum! {
@@ -346,6 +347,21 @@ impl Framework {
     /// The framework that is assumed where none is named.
     pub fn default_for(mode: Mode) -> &'static Self {
         Self::find(Self::default_name(mode), mode, Generation::Other).expect("a test loads the default frameworks")
+    }
+
+    /// [`Framework::default_for`] where nobody said what runs: training takes intervals that hold whichever framework it is.
+    pub fn assumed_for(mode: Mode) -> &'static Self {
+        static TRAINING: LazyLock<Framework> = LazyLock::new(|| {
+            let any = Framework::find(Framework::UNKNOWN, Mode::Train, Generation::Other);
+            Framework {
+                half_widths: any.expect("a test loads it").half_widths.clone(),
+                ..Framework::default_for(Mode::Train).clone()
+            }
+        });
+        match mode {
+            Mode::Train => &TRAINING,
+            Mode::Prefill | Mode::Decode => Self::default_for(mode),
+        }
     }
 
     /// This framework in the release that the name of a software contains.

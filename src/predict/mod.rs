@@ -166,7 +166,7 @@ impl Predictor {
     /// The framework that puts steps of this mode together; fails where the one asked for does not run it.
     pub fn framework(&self, mode: Mode) -> Result<&Framework> {
         match &self.framework {
-            Framed::Default => Ok(Framework::default_for(mode)),
+            Framed::Default => Ok(Framework::assumed_for(mode)),
             Framed::Named(name) => Framework::find(name, mode, self.gpu.generation),
             Framed::Given(framework) if framework.modes.contains(&mode) => Ok(framework),
             Framed::Given(framework) => {

@@ -327,7 +327,7 @@ impl FrameworkKeys {
     /// there is one.
     pub(super) fn text(&self, network: bool) -> String {
         let assumed = if self.assumed {
-            " (assumed; `--framework` chooses)"
+            " (assumed; `--framework` chooses and narrows the interval of training)"
         } else {
             ""
         };
