@@ -1,5 +1,6 @@
 //! The trained models of `shapewise`: a folder for each, with weights and a card that says what they were fitted to and
-//! how wrong they are. A package of its own, for it is most of what there is to download.
+//! how wrong they are; `shapewise-models-hopper` has those of Hopper. Packages of their own, for they are most of what there
+//! is to download.
 
 use include_dir::{Dir, include_dir};
 

@@ -60,7 +60,9 @@ for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
     # Kernels of memory and of single tokens are left out: nobody runs ours, nor cuDNN's against a cache.
     [ -d "data/measurements/$gpu" ] && own=(data/measurements/h*/gemm-*.parquet "data/measurements/$gpu/attention-bf16.parquet")
     [ -f "data/measurements/$gpu/linear.parquet" ] && own+=("data/measurements/$gpu/linear.parquet")
-    "$shapewise" train --force --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "models/$gpu"
+    models=models
+    [ -d "models-hopper/$gpu" ] && models=models-hopper
+    "$shapewise" train --force --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "$models/$gpu"
 done
 for gpu in a100-40gb v100 mi250x; do
     "$shapewise" train --force --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"

@@ -2,9 +2,9 @@
 
 use crate::error::Result;
 use crate::regressor::artifact::{Artifact, CARD_FILE, WEIGHTS_FILE};
-use shapewise_models::MODELS;
+use include_dir::Dir;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// Name of the model that was trained over all GPUs.
 pub const BASE: &str = "base";
@@ -12,12 +12,20 @@ pub const BASE: &str = "base";
 /// Name of the model of collectives, of all GPUs whose links were timed.
 pub const COLLECTIVES: &str = "collectives";
 
+/// Folders of the built-in models by name, each with its model once that is asked for.
+static BUILT_IN: LazyLock<BTreeMap<&'static str, (&'static Dir<'static>, OnceLock<Artifact>)>> = LazyLock::new(|| {
+    let folders = shapewise_models::MODELS
+        .dirs()
+        .chain(shapewise_models_hopper::MODELS.dirs());
+    folders
+        .filter(|folder| folder.get_file(folder.path().join(CARD_FILE)).is_some())
+        .filter_map(|folder| Some((folder.path().to_str()?, (folder, OnceLock::new()))))
+        .collect()
+});
+
 /// Names of the built-in models: those of GPUs are named like the GPU.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    MODELS
-        .dirs()
-        .filter(|folder| folder.get_file(folder.path().join(CARD_FILE)).is_some())
-        .filter_map(|folder| folder.path().to_str())
+    BUILT_IN.keys().copied()
 }
 
 /// All built-in models.
@@ -27,18 +35,15 @@ pub fn all() -> Result<Vec<&'static Artifact>> {
 
 /// The built-in model of this name, if there is one.
 pub fn find(name: &str) -> Result<Option<&'static Artifact>> {
-    static PARSED: OnceLock<BTreeMap<&'static str, OnceLock<Artifact>>> = OnceLock::new();
-    let parsed = PARSED.get_or_init(|| names().map(|name| (name, OnceLock::new())).collect());
-    let Some(cell) = parsed.get(name) else {
+    let Some((folder, cell)) = BUILT_IN.get(name) else {
         return Ok(None);
     };
     if let Some(artifact) = cell.get() {
         return Ok(Some(artifact));
     }
     let read = |file: &str| {
-        MODELS
-            .get_file(format!("{name}/{file}"))
-            .map_or(&[][..], |file| file.contents())
+        let file = folder.get_file(folder.path().join(file));
+        file.map_or(&[][..], |file| file.contents())
     };
     let card = String::from_utf8_lossy(read(CARD_FILE));
     let artifact = Artifact::parse(&card, read(WEIGHTS_FILE), &format!("built-in model {name}"))?;

@@ -14,6 +14,17 @@ pub fn text_of(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
+/// Folders of the trained models: one a package.
+pub const MODELS: [&str; 2] = ["models", "models-hopper"];
+
+/// The folder of a trained model.
+pub fn model(name: &str) -> PathBuf {
+    let mut folders = MODELS.iter().map(|package| root().join(package).join(name));
+    folders
+        .find(|folder| folder.is_dir())
+        .unwrap_or_else(|| panic!("no model {name}"))
+}
+
 /// Whether generated files are to be written instead of compared.
 pub fn blessing() -> bool {
     env::var_os("SHAPEWISE_BLESS").is_some()

@@ -12,7 +12,6 @@ use shapewise::predict::scope::Scope;
 use shapewise::predict::step::estimate_step;
 use shapewise::regressor::artifact::WEIGHTS_FILE;
 use shapewise::units::Seconds;
-use std::path::Path;
 
 fn predictor(gpu: &str) -> Predictor {
     Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap()
@@ -172,10 +171,7 @@ fn every_gpu_with_data_has_its_own_model_of_at_most_two_megabytes() {
         let artifact = library::find(gpu)
             .unwrap()
             .unwrap_or_else(|| panic!("no model for {gpu}"));
-        let weights = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("models")
-            .join(gpu)
-            .join(WEIGHTS_FILE);
+        let weights = crate::files::model(gpu).join(WEIGHTS_FILE);
         let bytes = weights.metadata().unwrap().len();
         assert!(bytes <= 2_100_000, "{gpu} takes {bytes} bytes");
         for head in &artifact.card.submodels {

@@ -389,10 +389,9 @@ fn a_model_without_the_format_says_how_to_ask_it() {
 /// What is shipped is whole.
 #[test]
 fn the_weights_that_are_shipped_are_those_of_their_cards() {
-    let models = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
     let mut opened = 0;
     for name in shapewise::predict::library::names() {
-        let artifact = shapewise::regressor::artifact::Artifact::open(&models.join(name));
+        let artifact = shapewise::regressor::artifact::Artifact::open(&crate::files::model(name));
         assert_eq!(artifact.unwrap().card.name, name);
         opened += 1;
     }
