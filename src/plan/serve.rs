@@ -390,7 +390,9 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     };
     let prompt = limits.prompts(work, 1);
     let [decode, prefill] = [memo.cost(arch, work)?, memo.cost(arch, &prompt)?];
-    let token = load.token(framework, decode.time, prefill.time);
+    let together = load.prompts_at_once(prompt.seq);
+    let shared = memo.cost(arch, &limits.prompts(work, together))?.time / together as f64;
+    let token = load.token(framework, decode.time, shared);
     let first_token = load.first_token(framework, decode.time, prefill.time);
     let half_widths @ [first, further] = [
         width(Kind::FirstToken, &prompt, prefill),

@@ -55,7 +55,7 @@ impl AskedKeys {
 impl PlanReport {
     fn heading(&self) -> String {
         let (gpus, answer) = match &self.plans[..] {
-            [plan] => (format!("{} x ", grouped(plan.gpus)), plan.answer()),
+            [plan] => (format!("{} x ", grouped(plan.gpus)), plan.answer(self.asked.output)),
             _ => Default::default(),
         };
         let notes = self.notes.iter().map(|note| format!("note {note}\n"));
@@ -203,7 +203,7 @@ impl PlanReport {
 
 impl PlanKeys {
     /// What the first layout reaches, and what the run takes with it.
-    fn answer(&self) -> String {
+    fn answer(&self, output: Option<u64>) -> String {
         let Some(best) = self.best() else {
             return String::new();
         };
@@ -219,9 +219,21 @@ impl PlanKeys {
                 percent(step.mfu)
             ),
             (None, Some(request)) => format!(
-                "{}, {} requests each: {rate} tokens/s per GPU, first token after {}{}",
+                "{}, {} requests each: {}, first token after {}{}",
                 layout_text(&Workload { dp: 1, ..*work }),
                 grouped(work.batch),
+                match self.gpus {
+                    1 => format!("{rate} tokens/s"),
+                    _ => format!(
+                        "{} tokens/s in all, {rate} per GPU{}",
+                        tokens(best.tokens_per_s_of_all_gpus),
+                        some(
+                            request
+                                .rate(output)
+                                .map(|rate| format!(", {} to each request", significant(rate)))
+                        )
+                    ),
+                },
                 milliseconds(request.ttft_us),
                 some(
                     request
@@ -271,6 +283,14 @@ fn training_table(plan: &PlanKeys) -> String {
         ])
     });
     table(headings, rows)
+}
+
+impl LatencyKeys {
+    /// Tokens a second of a request that generates so many.
+    fn rate(&self, output: Option<u64>) -> Option<f64> {
+        let output = output? as f64;
+        Some(output / (self.ttft_us + self.tpot_us? * output).secs())
+    }
 }
 
 impl LimitKeys {
