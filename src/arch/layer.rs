@@ -120,8 +120,12 @@ pub(super) fn attention_linears(arch: &Architecture, tp: u64) -> impl Iterator<I
         }
     };
     let values = heads * arch.value_dim();
-    let gate =
-        (arch.output_gate && arch.mla.is_some()).then(|| Linear::new(Role::AttentionGate, hidden, values, false));
+    let gate = match (arch.output_gate, arch.head_gate) {
+        (true, _) => values,
+        (false, true) => heads,
+        (false, false) => 0,
+    };
+    let gate = (gate > 0 && arch.mla.is_some()).then(|| Linear::new(Role::AttentionGate, hidden, gate, false));
     let output = biases.attention_output;
     let projection = |inputs| Some(Linear::new(Role::AttentionProjection, inputs, hidden, output));
     let outputs = match arch.compressed {
@@ -267,15 +271,18 @@ pub(super) fn linear_attention_linears(arch: &Architecture, tp: u64) -> Vec<Line
             from_hidden(Role::LinearDecay, 2 * heads),
         ],
         Some(Recurrence::KimiDelta) => {
-            let (gate, narrow) = if linear.full_gate { (values, 1) } else { (0, 2) };
-            vec![
-                from_hidden(Role::LinearInput, linear.channels() + gate),
-                from_hidden(Role::LinearDecay, narrow * linear.head_dim + heads),
-                Linear {
-                    members: narrow,
-                    ..Linear::new(Role::LinearGate, linear.head_dim, values, false)
-                },
-            ]
+            let wide = |is_full| if is_full { values } else { 0 };
+            let narrow = u64::from(!linear.full_gate) + u64::from(!linear.full_decay);
+            let decay = narrow * linear.head_dim + wide(linear.full_decay) + heads;
+            let mut linears = vec![
+                from_hidden(Role::LinearInput, linear.channels() + wide(linear.full_gate)),
+                from_hidden(Role::LinearDecay, decay),
+            ];
+            linears.extend((narrow > 0).then(|| Linear {
+                members: narrow,
+                ..Linear::new(Role::LinearGate, linear.head_dim, values, false)
+            }));
+            linears
         }
         Some(Recurrence::Mamba2) => vec![from_hidden(Role::LinearInput, gated + heads)],
     };

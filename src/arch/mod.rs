@@ -117,7 +117,7 @@ pub struct Architecture {
     /// A gate as wide as the attention output multiplies it (Qwen3-Next).
     #[serde(default)]
     pub output_gate: bool,
-    /// One number a query head multiplies the attention output of that head (Step-3.5, Laguna).
+    /// One number a query head multiplies the attention output of that head (Step-3.5, Laguna, Ling 3).
     #[serde(default, skip_serializing_if = "is_default")]
     pub head_gate: bool,
     /// Width of a value head, where it is not that of a key head and attention is not latent (MiMo-V2-Flash).
@@ -500,6 +500,9 @@ pub struct LinearLayers {
     /// Whether the output gate of Kimi Delta Attention reads the residual stream itself (Kimi K3).
     #[serde(default, skip_serializing_if = "is_default")]
     pub full_gate: bool,
+    /// Whether its decays do (Ling 3).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub full_decay: bool,
     /// Whether a state-space model has no norm of its outputs, or Mamba-1 none of its inputs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unnormed: bool,

@@ -121,8 +121,8 @@ impl Preset {
         Self::all().iter().filter(|preset| preset.typical)
     }
 
-    /// The preset with this name or alias; case, `-`, `_`, a leading `owner/` and words of `data/checkpoint-names.toml` do
-    /// not matter.
+    /// The preset with this name or alias; case, `-`, `_`, `:`, a leading `owner/` and words of `data/checkpoint-names.toml`
+    /// do not matter.
     pub fn find(name: &str) -> Result<&'static Self> {
         Ok(Found::of(name)?.preset)
     }
@@ -181,7 +181,7 @@ impl Found {
     /// The name as it is, without its format, without words about training, without its date.
     fn known(name: &str) -> Option<Self> {
         let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
-        let mut name = format!("-{}-", name.replace(['_', ' '], "-"));
+        let mut name = format!("-{}-", name.replace(['_', ' ', ':'], "-"));
         let mut found = Self::exactly(&name, None);
         let mut formats = NAMES.formats.iter();
         let format = formats.find(|format| {

@@ -16,6 +16,8 @@ pub(super) enum Hybrid {
     Qwen,
     /// Kimi Delta Attention in the layers that `linear_attn_config` lists.
     Kimi,
+    /// Kimi Delta Attention with decays and gates of full rank in all but every `layer_group_size`-th (Ling 3).
+    Ling,
     /// Gated DeltaNet with as many heads as attention where the file does not say (OLMo Hybrid).
     Olmo,
     /// Mamba-2 or attention, each with an MLP, as `layer_types` or `attn_layer_indices` says (Granite 4, Bamba).
@@ -83,6 +85,7 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
         Hybrid::Jamba => jamba(fields, arch),
         Hybrid::FalconH1 => falcon_h1(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
+        Hybrid::Ling => ling(fields, arch),
         Hybrid::ShortConvolution { rounded, taps } => short_convolution(rounded, taps, fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),
     }?;
@@ -332,6 +335,28 @@ fn kimi(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         ..LinearLayers::default()
     });
     fields.finish_part(nested, "linear_attn_config")
+}
+
+fn ling(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let interval = fields.number_or("layer_group_size", 6)?;
+    let full = arch.layers.checked_div(interval).unwrap_or(0);
+    let full = listed(fields, "layer_types", arch.layers)?.unwrap_or(full);
+    // What `head_dim` is once `transformers` has saved it is the rotated part of a key.
+    let key = fields.named(&["linear_head_dim", "head_dim"]);
+    let width = fields.number_or(key, 128)?;
+    arch.linear = Some(LinearLayers {
+        kind: Some(Recurrence::KimiDelta),
+        layers: arch.layers - full,
+        key_heads: arch.heads,
+        heads: arch.heads,
+        head_dim: width,
+        value_dim: width,
+        taps: fields.number_or("short_conv_kernel_size", 4)?,
+        full_gate: true,
+        full_decay: true,
+        ..LinearLayers::default()
+    });
+    Ok(())
 }
 
 fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {

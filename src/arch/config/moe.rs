@@ -27,6 +27,9 @@ pub(super) struct Experts {
     /// Further norms of a layer with experts.
     #[serde(default)]
     norms: u64,
+    /// The field with the number of experts that pass tokens on, which the router chooses like the others.
+    #[serde(default)]
+    idle: Option<String>,
 }
 
 /// The width of the shared experts.
@@ -55,6 +58,8 @@ enum Dense {
     Llama4,
     /// All but layer `expert_layer_offset` of every `expert_layer_period`.
     Jamba,
+    /// All but every so many-th.
+    Every(u64),
     /// Those before `moe_layer_start_index` and after `moe_layer_end_index`.
     Ernie,
 }
@@ -72,7 +77,16 @@ pub(super) fn read(experts: &'static Experts, fields: &mut Fields<'_>, arch: &mu
         }
         return Ok(());
     }
-    let top_k = fields.number_unless(&experts.top_k_field, experts.top_k)?;
+    let idle = match &experts.idle {
+        Some(key) => fields.number_or(key, 0)?,
+        None => 0,
+    };
+    let chosen = fields.number_unless(&experts.top_k_field, experts.top_k)?;
+    // Of those that a token visits, on average.
+    let top_k = match idle {
+        0 => chosen,
+        _ => (chosen as f64 * count as f64 / (count as f64 + idle as f64)).round() as u64,
+    };
     let d_ff = fields.number(&experts.d_ff)?;
     let shared_d_ff = match &experts.shared {
         Shared::None => 0,
@@ -184,6 +198,7 @@ fn by_rule(rule: &'static Dense, fields: &mut Fields<'_>, layers: u64) -> Result
                 .collect();
             described(&sparse, fields, "expert_layer_offset", layers)
         }
+        Dense::Every(interval) => Ok((0, *interval)),
         Dense::Ernie => {
             fields.only("moe_layer_interval", 1)?;
             let last = layers.saturating_sub(1);

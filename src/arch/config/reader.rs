@@ -99,7 +99,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
         Some(blocks) => blocks,
         None => {
             let key = fields.named(&row.layers);
-            fields.size(key, size(0))?
+            fields.size(key, size(0))?.saturating_mul(row.layers_each)
         }
     };
     let ratio = row.d_ff_per_hidden.read(fields)?;

@@ -78,6 +78,8 @@ pub(super) struct Row {
     pub kv_heads: Vec<String>,
     pub head_dim: Vec<String>,
     pub layers: Vec<String>,
+    #[serde(default = "Row::one")]
+    pub layers_each: u64,
     pub d_ff: Vec<String>,
     pub vocab: Vec<String>,
     pub sizes: Vec<u64>,
@@ -135,6 +137,12 @@ pub(super) struct Row {
     pub same: BTreeMap<String, String>,
     #[serde(default)]
     pub left_out: BTreeMap<String, String>,
+}
+
+impl Row {
+    const fn one() -> u64 {
+        1
+    }
 }
 
 /// Positions of a type.

@@ -74,7 +74,7 @@ fn every_preset_that_a_model_type_expresses_survives_writing_and_reading() {
     assert_eq!(expressed, 80);
     let survives = |arch: &Architecture| written(arch).is_ok_and(|again| again == *arch);
     let all = Preset::all().iter().filter(|preset| survives(&preset.architecture));
-    assert_eq!(all.count(), 145);
+    assert_eq!(all.count(), 171);
 }
 
 #[test]
