@@ -252,8 +252,13 @@ impl SearchRequest {
             }
             return Ok(None);
         }
+        let usd = match self.budget {
+            Some(Budget::Usd(usd)) => Some(usd),
+            _ => None,
+        };
         Ok(Some(Goal {
             objective,
+            usd,
             gpu_time: match self.budget {
                 Some(Budget::GpuTime(time)) => Some(time),
                 Some(Budget::Usd(usd)) => Some(Seconds::from_secs(3600.0 * usd / self.price(gpu)?)),

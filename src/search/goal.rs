@@ -64,6 +64,8 @@ pub struct Goal {
     pub objective: Objective,
     /// GPU time that may be spent.
     pub gpu_time: Option<Seconds>,
+    /// US dollars that it costs, where they were given in its place.
+    pub usd: Option<f64>,
     /// Tokens: that every shape is trained on, or after which the baseline has the loss to reach.
     pub tokens: Option<f64>,
     /// The loss to reach, nats per token on the scale of [`ABSOLUTE_LAW`].
@@ -416,6 +418,7 @@ mod tests {
         Goal {
             objective: Objective::Loss,
             gpu_time: Some(Seconds::from_secs(3600.0 * hours)),
+            usd: None,
             tokens: None,
             target_loss: None,
         }
@@ -462,6 +465,7 @@ mod tests {
         let goal = Goal {
             objective: Objective::TrainTime,
             gpu_time: None,
+            usd: None,
             tokens: None,
             target_loss: Some(reached),
         };
@@ -480,6 +484,7 @@ mod tests {
         let goal = Goal {
             objective: Objective::TrainTime,
             gpu_time: None,
+            usd: None,
             tokens: Some(2e12),
             target_loss: None,
         };

@@ -359,6 +359,7 @@ fn a_budget_is_answered_with_a_range_of_sizes() {
             goal: Some(goal::Goal {
                 objective: goal::Objective::Loss,
                 gpu_time: Some(crate::units::Seconds::from_secs(3600.0 * hours)),
+                usd: None,
                 tokens: None,
                 target_loss: None,
             }),
@@ -406,6 +407,7 @@ fn a_budget_over_a_life_is_answered_with_a_smaller_model_trained_for_longer() {
             goal: Some(goal::Goal {
                 objective: goal::Objective::Loss,
                 gpu_time: Some(Seconds::from_secs(3600.0 * 500.0)),
+                usd: None,
                 tokens: None,
                 target_loss: None,
             }),
@@ -605,6 +607,7 @@ fn a_search_of_sizes_that_is_stopped_answers_with_the_best_size_so_far() {
         goal: Some(goal::Goal {
             objective: goal::Objective::Loss,
             gpu_time: Some(crate::units::Seconds::from_secs(3600.0)),
+            usd: None,
             tokens: None,
             target_loss: None,
         }),

@@ -74,6 +74,23 @@ fn equal_seeds_print_equal_reports_and_everything_is_found_too() {
 }
 
 #[test]
+fn a_budget_of_money_is_written_as_it_was_asked_and_as_the_time_that_it_buys() {
+    let line = "search --params 0.35B --objective loss --gpu h100 --usd-per-gpu-hour 2.5 --top 1 --budget $2000";
+    let request = &json(line)["request"];
+    assert_eq!(
+        (number(request, "budget_usd"), number(request, "budget_gpu_hours")),
+        (2000.0, 800.0)
+    );
+    let text = say(line).out;
+    assert!(
+        text.contains("objective loss for 2,000 US dollars, 800.0 GPU-hours"),
+        "{text}"
+    );
+    let [first, baseline] = ["rank (shape)", "No published model"].map(|part| text.find(part));
+    assert!(first.is_some() && first < baseline, "{text}");
+}
+
+#[test]
 fn every_spelling_of_a_budget_is_the_same_budget() {
     let of = |params: &str| json(&format!("search --mode prefill --params {params}"))["shapes"].clone();
     let first = of("0.35B");

@@ -85,6 +85,9 @@ struct RequestKeys {
     objective: Objective,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget_gpu_hours: Option<f64>,
+    /// The budget as it was asked for, where that was in US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget_usd: Option<f64>,
     /// What is served after the training, at the cost of the same budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     serve: Option<LifeKeys>,
@@ -604,6 +607,7 @@ impl SearchReport {
                     (None, false) => Objective::Throughput,
                 },
                 budget_gpu_hours: request.goal.and_then(|goal| goal.gpu_time).map(hours),
+                budget_usd: request.goal.and_then(|goal| goal.usd),
                 serve: request.service.as_ref().map(LifeKeys::from),
                 target_loss_nats: request.goal.and_then(|goal| goal.target_loss),
                 relaxed: request.relaxed.clone(),

@@ -27,6 +27,7 @@ impl Report for SearchReport {
             self.sizes(),
             self.outcomes(),
             self.ranking(),
+            self.against(),
             self.reasons(),
             self.front(),
             self.elsewhere(),
@@ -111,7 +112,7 @@ impl SearchReport {
     }
 
     fn heading(&self) -> String {
-        let (request, baseline) = (&self.request, &self.baseline);
+        let request = &self.request;
         let mut lines = vec![
             format!(
                 "{} {} parameters within {}, vocabulary {}, on {}",
@@ -142,8 +143,12 @@ impl SearchReport {
                 }
                 (None, None) => format!("{} billion tokens", significant(request.tokens / 1e9)),
             };
+            let usd = match request.budget_usd {
+                Some(usd) => format!("{} US dollars, ", grouped(usd.round() as u64)),
+                None => String::new(),
+            };
             lines.push(format!(
-                "objective {} for {of}{}; tokens are throughput times GPU time, one learning rate schedule over all of them",
+                "objective {} for {usd}{of}{}; tokens are throughput times GPU time, one learning rate schedule over all of them",
                 request.objective,
                 if request.serve.is_some() { " of training and serving" } else { "" },
             ));
@@ -169,28 +174,38 @@ impl SearchReport {
         if !request.relaxed.is_empty() {
             lines.push(format!("relaxed: {}", joined(", ", &request.relaxed)));
         }
+        lines.join("\n") + "\n"
+    }
+
+    /// What gains are over, and what is ranked by.
+    fn against(&self) -> String {
+        let (request, baseline) = (&self.request, &self.baseline);
         let active = match self.shapes.first().and_then(|shape| shape.shape.experts) {
             Some(_) => "active ",
             None => "",
         };
-        lines.push(match baseline.stands_in {
+        let mut lines = vec![match baseline.stands_in {
             false => format!(
-                "against {} ({} parameters, vocabulary {}): {} tokens/s per GPU, MFU {}{}; gains are at equal {active}parameters",
+                "Gains are over {} ({} parameters, vocabulary {}): {} tokens/s per GPU, MFU {}{}, at equal {active}parameters.",
                 baseline.shape.name,
                 grouped(baseline.shape.parameters),
                 baseline.shape.vocab,
                 tokens(baseline.speed.tokens_per_s_per_gpu),
                 percent(baseline.speed.mfu),
-                if baseline.fits { String::new() } else { format!(", {}", bad("does not fit")) },
+                if baseline.fits {
+                    String::new()
+                } else {
+                    format!(", {}", bad("does not fit"))
+                },
             ),
             true => format!(
-                "no published model of this kind, size and vocabulary is built in, so no gain is shown; losses are compared with the shape at the centre of the bounds ({} x {}, {} heads, vocabulary {})",
+                "No published model of this kind, size and vocabulary is built in, so no gain is shown; losses are compared with the shape at the centre of the bounds ({} x {}, {} heads, vocabulary {}).",
                 baseline.shape.layers_text(),
                 baseline.shape.hidden,
                 baseline.shape.heads,
                 baseline.shape.vocab,
             ),
-        });
+        }];
         if request.objective == Objective::EqualLoss {
             lines.push(self.verdict());
         }
