@@ -119,10 +119,26 @@ fn held<const COUNT: usize>(gaps: [(bool, Gap); COUNT]) -> Vec<Gap> {
     gaps.map(|(_, gap)| gap).collect()
 }
 
+impl Fit {
+    /// The fit of one of its groups alone.
+    pub fn of_group(&self, group: &FitGroup) -> Self {
+        Self {
+            runs_from: self.runs_from.clone(),
+            runs: group.runs,
+            configurations: group.configurations,
+            median_ape: group.median_ape,
+            mean_ape: group.mean_ape,
+            p90_ape: group.p90_ape,
+            coverage_90: group.coverage_90,
+            groups: vec![group.clone()],
+        }
+    }
+}
+
 impl Framework {
-    /// The compared runs that cover a step, as the only group of their fit, and the gaps they leave; `None` if no run of its
-    /// kind was compared.
-    pub fn evidence(&self, subject: &Subject) -> Option<(Option<Fit>, Vec<Gap>)> {
+    /// The compared runs that cover a step, of the fit of its kind, and the gaps they leave; `None` if no run of its kind was
+    /// compared.
+    pub fn evidence(&self, subject: &Subject) -> Option<(Option<&FitGroup>, Vec<Gap>)> {
         let fit = self.fits.get(&subject.kind)?;
         let alike = |adapters: bool, drafts: bool| {
             let is_alike = |group: &&FitGroup| {
@@ -146,18 +162,8 @@ impl Framework {
             (!group.formats.contains(subject.format), Gap::Format),
             (subject.nodes > group.nodes && group.nodes == 1, Gap::Nodes),
         ];
-        let of_group = Fit {
-            runs_from: fit.runs_from.clone(),
-            runs: group.runs,
-            configurations: group.configurations,
-            median_ape: group.median_ape,
-            mean_ape: group.mean_ape,
-            p90_ape: group.p90_ape,
-            coverage_90: group.coverage_90,
-            groups: vec![group.clone()],
-        };
         let speaks = !is_long && own.is_some();
-        Some((speaks.then_some(of_group), [held(gaps), beside].concat()))
+        Some((speaks.then_some(group), [held(gaps), beside].concat()))
     }
 
     /// How far its constants of attention hold for sequences of so many tokens: wholly up to the longest run, beyond four
@@ -182,10 +188,10 @@ mod tests {
         let gpu = Gpu::find(gpu).unwrap();
         let arch = &Preset::find(model).unwrap().architecture;
         let framework = Framework::find(framework, work.mode, gpu.generation).unwrap();
-        let (fit, gaps) = framework
+        let (group, gaps) = framework
             .evidence(&Subject::of(gpu, arch, &work))
             .expect("runs of this kind");
-        (fit.map(|fit| fit.runs), gaps)
+        (group.map(|group| group.runs), gaps)
     }
 
     #[test]

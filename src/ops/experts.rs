@@ -3,6 +3,7 @@
 use super::dimension::{Dimension, choice, count, flag};
 use super::{Dtype, Op, product};
 use crate::units::{Bytes, Flops};
+use std::cell::RefCell;
 use std::fmt;
 
 named_enum! {
@@ -117,6 +118,11 @@ impl Routing {
     }
 }
 
+thread_local! {
+    /// The routing that was last asked for: one prediction asks for that of one layer ten times, and powers take long.
+    static LAST: RefCell<Option<(Experts, Routing)>> = const { RefCell::new(None) };
+}
+
 /// The share of experts with `tokens` each that get one, where whole numbers of tokens are dealt.
 fn visited(tokens: f64, rounded: bool) -> f64 {
     match rounded {
@@ -174,6 +180,13 @@ impl Experts {
 
     /// How the tokens fall to the experts of this rank.
     pub fn routing(&self) -> Routing {
+        LAST.with_borrow_mut(|last| match last {
+            Some((of, routing)) if of == self => *routing,
+            _ => last.insert((*self, self.spread())).1,
+        })
+    }
+
+    fn spread(&self) -> Routing {
         let [tokens, experts, shards] = [self.tokens, self.experts, self.expert_shards].map(|size| size as f64);
         let routed = tokens * self.top_k as f64;
         let own = self.rank_experts() as f64;
@@ -206,8 +219,9 @@ impl Experts {
         };
         let mut strata = [Stratum::default(); STRATA + 1];
         let mut total = 0.0;
+        let mut to = edge(0);
         for (index, stratum) in strata[..STRATA].iter_mut().enumerate() {
-            let (from, to) = (edge(index), edge(index + 1));
+            let from = std::mem::replace(&mut to, edge(index + 1));
             let middle = f64::midpoint(from, to);
             let tokens = (low + (high - low) * middle).powf(1.0 / power);
             *stratum = Stratum {

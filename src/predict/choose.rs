@@ -36,6 +36,8 @@ pub struct LoadedModel {
     /// What it misses of GEMMs, by layout and by which sizes are misaligned; `None` if that is not known.
     misses: Option<Box<[[Miss; 8]; Layout::ALL.len()]>>,
     weights: Arc<Weights>,
+    /// The engine whose kernels it timed.
+    pub engine: Option<Engine>,
     /// Packed when first asked: a step uses few sub-models of a GPU.
     evaluator: OnceLock<Evaluator>,
 }
@@ -50,6 +52,7 @@ impl LoadedModel {
                 (ANY_GPU, stacks) => format!("{} on {}", stacks.join(" and "), gpu.name),
                 (gpu, _) => format!("{} on {gpu}", submodel.key.stack),
             },
+            engine: Engine::of_stack(&submodel.key.stack),
             key: submodel.key.clone(),
             gpu: gpu.name.clone(),
             transfer: if is_measured(submodel, gpu) {
@@ -98,11 +101,6 @@ impl LoadedModel {
     /// Whether it was trained over several GPUs.
     pub fn is_of_all_gpus(&self) -> bool {
         self.key.gpu == ANY_GPU
-    }
-
-    /// The engine whose kernels it timed.
-    pub fn engine(&self) -> Option<Engine> {
-        Engine::of_stack(&self.key.stack)
     }
 }
 
@@ -181,7 +179,7 @@ pub fn answers_of(
     let candidates = candidates.preferring(engine);
     for family in candidates.beside_default(engine) {
         for (variant, known) in family.variants().into_iter().zip(&default[family as usize]) {
-            let may_differ = |known: &&Answer| candidates.named.is_empty() || models[known.model].engine().is_some();
+            let may_differ = |known: &&Answer| candidates.named.is_empty() || models[known.model].engine.is_some();
             let answer = match known.as_ref().filter(may_differ).map(|known| known.model) {
                 Some(known) => {
                     choose(gpu, &candidates, family, variant, models)?.filter(|answer| answer.model != known)

@@ -232,7 +232,7 @@ impl Predictor {
         let answer = self.answer(kernels.engine, Family::Gemm, dtype.into());
         let holds_casts = |answer: &Answer| {
             let model = &self.models[answer.model];
-            model.engine() == Some(Engine::Trtllm) || model.is_of_all_gpus()
+            model.engine == Some(Engine::Trtllm) || model.is_of_all_gpus()
         };
         dtype != Dtype::Fp8Block && answer.is_some_and(holds_casts)
     }
@@ -341,7 +341,7 @@ impl Predictor {
             _ => Carried::NOTHING,
         };
         carried.factor *= nearest.factor;
-        let unlike = |engine: &Engine| model.engine().is_some_and(|timed| timed != *engine);
+        let unlike = |engine: &Engine| model.engine.is_some_and(|timed| timed != *engine);
         let borrowed = engine
             .filter(unlike)
             .and_then(|engine| other_stacks(op, Some((engine, self.gpu.generation))));
@@ -355,7 +355,7 @@ impl Predictor {
         // No engine is asked for, and one's kernels answer.
         if let Op::Attention(op) = op
             && engine.is_none()
-            && model.engine().is_some()
+            && model.engine.is_some()
             && let Some(trained) = self.ratios.train(op)
         {
             carried = carried.and(trained);

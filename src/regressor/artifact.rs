@@ -365,6 +365,7 @@ pub struct Weights {
 pub const CLIP: f32 = 6.0;
 
 /// A feature as nets see it.
+#[inline]
 pub const fn normalised(value: f32, mean: f32, scale: f32) -> f32 {
     ((value - mean) * scale).clamp(-CLIP, CLIP)
 }

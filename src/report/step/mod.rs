@@ -7,7 +7,7 @@ use crate::arch::{
     parameters,
 };
 use crate::error::Result;
-use crate::framework::{Fit, Framework, Gap, Subject};
+use crate::framework::{Fit, FitGroup, Framework, Gap, Subject};
 use crate::ops::Op;
 use crate::plan::Remedy;
 use crate::predict::Predictor;
@@ -312,13 +312,13 @@ impl FrameworkKeys {
         let subject = Subject::of(predictor.gpu(), architecture, workload);
         let compared = framework.evidence(&subject);
         let evidence = compared.as_ref();
-        let evidence = evidence.map(|(fit, gaps)| evidence_text(framework, &subject, fit.as_ref(), gaps));
+        let evidence = evidence.map(|(group, gaps)| evidence_text(framework, &subject, *group, gaps));
         Ok(Self {
             name: framework.name.clone(),
             title: framework.title.clone(),
             assumed: predictor.assumes_framework(),
             network_bytes_per_s: predictor.gpu().network_bandwidth(),
-            fit: compared.and_then(|(fit, _)| fit),
+            fit: compared.and_then(|(group, _)| Some(framework.fits[&subject.kind].of_group(group?))),
             evidence,
         })
     }
@@ -342,22 +342,18 @@ impl FrameworkKeys {
 }
 
 /// `41 of training_steps on h100, h200, up to 8,192 tokens: median 2.1 % off, …`, or why no run covers the step.
-fn evidence_text(framework: &Framework, subject: &Subject, fit: Option<&Fit>, gaps: &[Gap]) -> String {
+fn evidence_text(framework: &Framework, subject: &Subject, group: Option<&FitGroup>, gaps: &[Gap]) -> String {
     let list = |names: &BTreeSet<String>| joined(", ", names);
     let all = &framework.fits[&subject.kind];
-    if let Some(fit) = fit {
-        let group = fit.groups.first();
-        let gpus = group.map(|group| {
-            let longest = grouped(group.longest_tokens);
-            format!(" on {}, up to {longest} tokens", list(&group.gpus))
-        });
+    if let Some(group) = group {
         return format!(
-            "{} of {}{}: median {} off, mean {}, on configurations kept out of the fit of its constants",
-            grouped(fit.runs),
-            fit.runs_from,
-            gpus.unwrap_or_default(),
-            percent(fit.median_ape),
-            percent(fit.mean_ape)
+            "{} of {} on {}, up to {} tokens: median {} off, mean {}, on configurations kept out of the fit of its constants",
+            grouped(group.runs),
+            all.runs_from,
+            list(&group.gpus),
+            grouped(group.longest_tokens),
+            percent(group.median_ape),
+            percent(group.mean_ape)
         );
     }
     for (gap, does) in [
