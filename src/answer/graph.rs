@@ -57,7 +57,8 @@ pub fn report(predictor: &Predictor, listing: &Listing, name: &str) -> Result<Gr
     formats.dedup();
     predictor.gpu().require(formats.iter().copied())?;
     let estimates = predictor.predict(&ops);
-    let bases = bases(predictor, predictor.kernels(), ops.iter());
+    let answers = ops.iter().copied().zip(estimates.iter().map(|each| each.caveats));
+    let bases = bases(predictor, predictor.kernels(), answers);
     let notes = formats.into_iter().filter_map(|dtype| predictor.format_note(dtype));
     Ok(GraphReport::new(predictor.gpu(), name, listing, &estimates, bases).with_notes(notes))
 }

@@ -32,7 +32,7 @@ use crate::ops::Op;
 use crate::plan::remedy;
 use crate::predict::Predictor;
 use crate::predict::estimate::Tier;
-use crate::predict::step::{estimate_step, learns_collectives};
+use crate::predict::step::{StepEstimate, estimate_step, learns_collectives};
 use crate::report::Basis;
 use crate::report::check::CheckReport;
 use crate::report::operator::OperatorReport;
@@ -89,11 +89,7 @@ pub fn step(
     let framework = predictor.framework(workload.mode)?;
     framework.check_layout(workload)?;
     let step = estimate_step(predictor, architecture, workload)?;
-    let lines = step.lines.iter();
-    let ops: Vec<Op> = lines
-        .map(|line| answered_as(&line.item.op, line.each.caveats))
-        .collect();
-    let bases = step_bases(predictor, workload.mode, ops.iter())?;
+    let bases = step_bases(predictor, workload.mode, &step)?;
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
     let tokens = run.tokens.map(|tokens| tokens.0);
     let report = report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0));
@@ -138,16 +134,18 @@ fn basis(predictor: &Predictor, kernels: Kernels, op: &Op) -> Option<Basis> {
 }
 
 /// What the estimates of the operators of a step are based on, each basis once; of collectives where nets are asked for them.
-fn step_bases<'a>(predictor: &Predictor, mode: Mode, ops: impl Iterator<Item = &'a Op>) -> Result<Vec<Basis>> {
+fn step_bases(predictor: &Predictor, mode: Mode, step: &StepEstimate) -> Result<Vec<Basis>> {
     let kernels = predictor.framework(mode)?.kernels;
-    let is_asked = |op: &&Op| learns_collectives(mode) || !matches!(op, Op::Collective(_));
-    Ok(bases(predictor, kernels, ops.filter(is_asked)))
+    let answers = step.lines.iter().map(|line| (line.item.op, line.each.caveats));
+    let is_asked = |(op, _): &(Op, Caveats)| learns_collectives(mode) || !matches!(op, Op::Collective(_));
+    Ok(bases(predictor, kernels, answers.filter(is_asked)))
 }
 
-/// What the estimates of these operators are based on, each basis once.
-fn bases<'a>(predictor: &Predictor, kernels: Kernels, ops: impl Iterator<Item = &'a Op>) -> Vec<Basis> {
+/// What the estimates of these operators, given with their caveats, are based on, each basis once.
+fn bases(predictor: &Predictor, kernels: Kernels, answers: impl Iterator<Item = (Op, Caveats)>) -> Vec<Basis> {
     let (mut bases, mut seen) = (Vec::new(), Vec::new());
-    for op in ops {
+    for (op, caveats) in answers {
+        let op = &answered_as(&op, caveats);
         let kind = (Family::of(op), Variant::of(op));
         if seen.contains(&kind) {
             continue;

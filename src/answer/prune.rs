@@ -38,8 +38,7 @@ pub fn prune(
         positions,
     };
     let pruned = prune::prune(predictor, &query)?;
-    let ops = pruned.after.lines.iter().map(|line| &line.item.op);
-    let basis = step_bases(predictor, workload.mode, ops)?;
+    let basis = step_bases(predictor, workload.mode, &pruned.after)?;
     let report = PruneReport::new(predictor, &query, &pruned, basis)?;
     let Some(positions) = positions else { return Ok(report) };
     let config = config_json(&pruned.architecture, positions);

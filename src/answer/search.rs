@@ -45,9 +45,7 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
         })
     };
     let elsewhere = elsewhere(home, &gpus, asked, searched, of, watch)?;
-    let lines = found.shapes[0].step.lines.iter();
-    let ops = lines.map(|line| &line.item.op);
-    let basis = step_bases(home, found.request.workload.mode, ops)?;
+    let basis = step_bases(home, found.request.workload.mode, &found.shapes[0].step)?;
     let report = SearchReport::new(home, &found, basis).with_elsewhere(elsewhere);
     if !asked.export {
         return Ok(report);

@@ -1,10 +1,11 @@
 //! One GEMM, one attention or a step of a whole model along one of its sizes.
 
 use crate::answer::{bases, step_bases};
-use crate::arch::{Architecture, lower};
+use crate::arch::Architecture;
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::predict::Predictor;
+use crate::predict::step::estimate_step;
 use crate::report::sweep::{Measured, SweepReport, Swept};
 use crate::request::{ModelRequest, OperatorRequest, Sizes};
 use crate::sweep;
@@ -35,16 +36,14 @@ pub fn model(predictor: &Predictor, base: &Architecture, request: &ModelRequest)
     let end = |point: Option<&sweep::Point>| at(point.map_or(range.start(), |point| point.value));
     let ends = [end(first)?, end(last)?];
     predictor.gpu().require(ends[0].1.dtypes())?;
-    let items = lower(&ends[0].0, &ends[0].1)?.items;
-    let framework = predictor.framework(ends[0].1.mode)?;
-    let ops = items.iter().map(|item| &item.op);
+    let step = estimate_step(predictor, &ends[0].0, &ends[0].1)?;
     let swept = Swept {
         gpu: predictor.gpu(),
         dtype: ends[0].1.dtype,
         dimension: dimension.to_owned(),
         range,
-        framework: Some(framework.name.clone()),
-        basis: step_bases(predictor, ends[0].1.mode, ops)?,
+        basis: step_bases(predictor, ends[0].1.mode, &step)?,
+        framework: Some(step.framework),
     };
     Ok(SweepReport::models(swept, &sweep, &ends))
 }
@@ -69,14 +68,14 @@ pub fn operator(
     let ops: Vec<_> = sweep
         .points
         .iter()
-        .filter_map(|point| match &point.subject {
-            Subject::Operator(op) => Some(op),
+        .filter_map(|point| match point.subject {
+            Subject::Operator(op) => Some((op, point.caveats)),
             Subject::Model(_) => None,
         })
         .collect();
     let swept = Swept {
         gpu: predictor.gpu(),
-        dtype: ops[0].dtype().expect("GEMMs and attention have a format"),
+        dtype: ops[0].0.dtype().expect("GEMMs and attention have a format"),
         dimension: dimension.to_owned(),
         range,
         framework: None,

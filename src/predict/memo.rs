@@ -1,25 +1,34 @@
-//! The time of many similar steps: operators that were predicted once are looked up.
-//!
-//! A search meets the same GEMM in thousands of shapes. A [`Memo`] costs a lowering and a look-up per
-//! operator, and gives the very numbers of [`crate::predict::step::estimate_step`]. It belongs to one thread.
+//! Many similar steps: operators that were predicted once are looked up.
 
-use crate::arch::{Architecture, Workload, lower};
+use crate::arch::{Architecture, Workload};
 use crate::error::Result;
-use crate::framework::Kernels;
-use crate::ops::Op;
 use crate::predict::Predictor;
-use crate::predict::estimate::Estimate;
-use crate::predict::step::{Context, Whole, retain_counted};
+use crate::predict::step::{Context, Known, StepEstimate, Whole, estimate};
 use crate::units::Seconds;
-use rustc_hash::FxHashMap;
 
-/// A predictor that remembers.
+/// A predictor that remembers operators, for models and layouts that are asked for step after step.
+///
+/// A search meets the same GEMM in thousands of shapes, and of a decode step whose cache grows attention alone changes. What is
+/// known costs a look-up, and answers are those of [`estimate_step`](crate::predict::step::estimate_step) to the last bit. A
+/// memo grows with each new operator, and belongs to one thread.
+///
+/// ```
+/// use shapewise::arch::{Architecture, Workload};
+/// use shapewise::gpu::Gpu;
+/// use shapewise::predict::{Predictor, memo::Memo};
+///
+/// let predictor = Predictor::new(Gpu::find("h200")?, None)?;
+/// let model = Architecture::find("llama-3-8b")?;
+/// let mut memo = Memo::new(&predictor);
+/// for cached in 2048..2058 {
+///     let step = memo.step(&model, &Workload::decode(8, cached))?;
+///     println!("{cached} tokens: {} to {}", step.low, step.high);
+/// }
+/// # Ok::<(), shapewise::error::Error>(())
+/// ```
 pub struct Memo<'a> {
     predictor: &'a Predictor,
-    /// Of the kernels of one framework.
-    known: FxHashMap<Op, Estimate>,
-    kernels: Kernels,
-    missing: Vec<Op>,
+    known: Known,
 }
 
 /// What a step costs, without its operators.
@@ -40,9 +49,7 @@ impl<'a> Memo<'a> {
     pub fn new(predictor: &'a Predictor) -> Self {
         Self {
             predictor,
-            known: FxHashMap::default(),
-            kernels: Kernels::default(),
-            missing: Vec::new(),
+            known: Known::default(),
         }
     }
 
@@ -52,32 +59,18 @@ impl<'a> Memo<'a> {
     }
 
     /// Predicts one step; fails where it cannot be lowered.
+    pub fn step(&mut self, architecture: &Architecture, workload: &Workload) -> Result<StepEstimate> {
+        let context = Context::of(self.predictor, architecture, workload)?;
+        estimate(&context, Some(&mut self.known))
+    }
+
+    /// The same without its operators and its memory.
     pub fn cost(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Cost> {
         let context = Context::of(self.predictor, architecture, workload)?;
-        let mut step = lower(architecture, workload)?;
-        retain_counted(&mut step, context.framework);
-        let kernels = context.framework.kernels;
-        if self.kernels != kernels {
-            self.kernels = kernels;
-            self.known.clear();
-        }
-        for item in &step.items {
-            let asked = context.asked(&item.op);
-            self.missing.extend(asked.filter(|op| !self.known.contains_key(op)));
-        }
-        if !self.missing.is_empty() {
-            let estimates = self.predictor.predict_by(kernels, &self.missing);
-            self.known.extend(self.missing.drain(..).zip(estimates));
-        }
-        let estimates = step.items.iter().map(|item| {
-            let asked = context.asked(&item.op).map(|op| self.known[&op]);
-            context.estimate(&item.op, asked)
-        });
-        let estimates: Vec<Estimate> = estimates.collect();
-        let whole = Whole::of(&context, &step, &estimates);
+        let whole = Whole::of(&context, Some(&mut self.known))?;
         Ok(Cost {
             time: whole.lanes.total,
-            tokens: step.tokens,
+            tokens: whole.step.tokens,
             own_half_width: whole.sum.own_half_width(),
             half_width: whole.sum.half_width(),
         })
@@ -106,6 +99,8 @@ mod tests {
                     let cost = memo.cost(arch, &work).unwrap();
                     let step = estimate_step(&predictor, arch, &work).unwrap();
                     assert_eq!(cost.time, step.time, "{name}");
+                    let known = memo.step(arch, &work).unwrap();
+                    assert_eq!([known.low, known.high], [step.low, step.high], "{name}");
                     assert_eq!(cost.tokens, step.tokens);
                     let whole = (step.high / step.time).ln();
                     assert!(cost.own_half_width > 0.0 && cost.own_half_width <= whole);

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::estimate::{Caveats, Tier, TierShares};
-use crate::predict::step::estimate_step;
+use crate::predict::memo::Memo;
 use crate::units::Bytes;
 use crate::units::Flops;
 use crate::units::FlopsPerSecond;
@@ -170,12 +170,13 @@ pub fn models(
     let mut skipped = Vec::new();
     let mut points = Vec::new();
     let mut drops_of = Rate::Arithmetic;
+    let mut memo = Memo::new(predictor);
     for value in range.values() {
         let model = at(value).and_then(|(architecture, workload)| {
             if workload.mode == Mode::Decode {
                 drops_of = Rate::Traffic;
             }
-            model_point(predictor, value, &architecture, &workload)
+            model_point(&mut memo, value, &architecture, &workload)
         });
         match model {
             Ok(point) => points.push(point),
@@ -185,8 +186,8 @@ pub fn models(
     Sweep::new(points, skipped, drops_of)
 }
 
-fn model_point(predictor: &Predictor, value: u64, architecture: &Architecture, workload: &Workload) -> Result<Point> {
-    let step = estimate_step(predictor, architecture, workload)?;
+fn model_point(memo: &mut Memo<'_>, value: u64, architecture: &Architecture, workload: &Workload) -> Result<Point> {
+    let step = memo.step(architecture, workload)?;
     let kernels = step.lines.iter().map(|line| &line.item);
     let kernels = kernels.filter(|item| !matches!(item.op, Op::Collective(_)));
     let bytes = kernels.map(|item| item.op.bytes().bytes() * item.count as f64);
@@ -205,7 +206,7 @@ fn model_point(predictor: &Predictor, value: u64, architecture: &Architecture, w
             head_dim: architecture.head_dim,
             tokens_per_s: [step.tokens_per_s, step.tokens_per_s_low, step.tokens_per_s_high],
             mfu: step.mfu,
-            bandwidth_fraction: bytes / step.time / predictor.gpu().bandwidth(),
+            bandwidth_fraction: bytes / step.time / memo.predictor().gpu().bandwidth(),
             memory: step.memory.total(),
             fits: step.fits,
             tier_shares: step.tier_shares,

@@ -273,7 +273,7 @@ pub(super) fn is_fused(op: &Op) -> bool {
 /// What the terms of a step depend on besides its operators.
 #[derive(Clone, Copy)]
 pub(in crate::predict) struct Context<'a> {
-    predictor: &'a Predictor,
+    pub predictor: &'a Predictor,
     pub gpu: &'a Gpu,
     pub framework: &'a Framework,
     pub architecture: &'a Architecture,

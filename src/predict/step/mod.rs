@@ -12,7 +12,7 @@ pub use timed::{Load, Timed};
 
 use crate::arch::{Architecture, Item, MemoryUse, Phase, Step, Workload, lower, memory_use};
 use crate::error::Result;
-use crate::framework::{Constant, Framework, Gap, Subject};
+use crate::framework::{Constant, Framework, Gap, Kernels, Subject};
 use crate::gpu::Generation;
 use crate::ops::{MemoryKind, Op};
 use crate::predict::Predictor;
@@ -24,6 +24,7 @@ use crate::units::Seconds;
 use lanes::Factors;
 pub(in crate::predict) use ledger::Context;
 use ledger::{Parts, Term};
+use rustc_hash::FxHashMap;
 
 /// One line of a step: an operator, how often it runs, what one call takes.
 #[derive(Clone, Debug)]
@@ -165,14 +166,22 @@ impl StepEstimate {
 
 /// Predicts one step of `architecture` under `workload` with the framework of the predictor.
 pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<StepEstimate> {
-    let context = Context::of(predictor, architecture, workload)?;
-    let framework = context.framework;
-    let mut step = lower(architecture, workload)?;
-    retain_counted(&mut step, framework);
+    estimate(&Context::of(predictor, architecture, workload)?, None)
+}
+
+/// The same, of operators that are not known alone.
+pub(super) fn estimate(context: &Context<'_>, known: Option<&mut Known>) -> Result<StepEstimate> {
+    let Context {
+        gpu,
+        framework,
+        architecture,
+        workload,
+        ..
+    } = *context;
+    let whole = Whole::of(context, known)?;
     let memory = memory_use(architecture, workload, &framework.practice)?;
-    let estimates = estimates(predictor, &context, &step);
-    let whole = Whole::of(&context, &step, &estimates);
-    let lines = step.items.iter().zip(&estimates).zip(&whole.shown);
+    let step = &whole.step;
+    let lines = step.items.iter().zip(&whole.estimates).zip(&whole.shown);
     let lines = lines.map(|((item, each), shown)| Line {
         item: *item,
         each: *each,
@@ -182,17 +191,16 @@ pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workloa
     });
     let sum = &whole.sum;
     let time = whole.lanes.total;
-    let subject = Subject::of(predictor.gpu(), architecture, workload);
+    let subject = Subject::of(gpu, architecture, workload);
     let (half_width, unseen) = whole.half_width(framework, &subject);
     let rate = |time: Seconds| step.tokens / time.secs();
     let beside = quadrature(half_width, workload.kept_half_width()) - half_width;
     let low = (time * (-half_width).exp()).max(whole.least.min(time));
     let high = time * half_width.exp();
-    let peak = predictor.gpu().nearest_peak(workload.dtype) * step.gpus_per_replica as f64;
+    let peak = gpu.nearest_peak(workload.dtype) * step.gpus_per_replica as f64;
     Ok(StepEstimate {
         framework: framework.name.clone(),
         lanes: whole.lanes,
-        ledger: whole.ledger,
         tokens: step.tokens,
         tokens_per_s: rate(time),
         tokens_per_s_low: rate(high * beside.exp()),
@@ -201,11 +209,12 @@ pub fn estimate_step(predictor: &Predictor, architecture: &Architecture, workloa
         mfu: step.model_flops / time / peak,
         mfu_full_attention: step.square_flops / time / peak,
         gpus_per_replica: step.gpus_per_replica,
-        fits: memory.fits(predictor.gpu()),
+        fits: memory.fits(gpu),
         memory,
         tier_shares: TierShares(sum.tiers.map(|part| part / sum.time)),
         caveats: sum.caveats.union(unseen),
         lines: lines.collect(),
+        ledger: whole.ledger,
         time,
         low,
         high,
@@ -217,14 +226,14 @@ pub fn ledger(predictor: &Predictor, architecture: &Architecture, workload: &Wor
     let context = Context::of(predictor, architecture, workload)?;
     let step = lower(architecture, workload)?;
     let mut ledger = Ledger::new(&step, &context);
-    for (item, each) in step.items.iter().zip(estimates(predictor, &context, &step)) {
+    for (item, each) in step.items.iter().zip(estimates(&context, &step, None)) {
         ledger.add(item, &context.parts(item, each.time));
     }
     Ok(ledger)
 }
 
 /// Leaves out what a framework counts inside other kernels.
-pub(super) fn retain_counted(step: &mut Step, framework: &Framework) {
+fn retain_counted(step: &mut Step, framework: &Framework) {
     let counted = |kind| match kind {
         MemoryKind::Quantize => framework.get(Constant::Quantize) > 0.0,
         MemoryKind::AccumulateGradient => framework.get(Constant::Accumulate) > 0.0,
@@ -236,14 +245,41 @@ pub(super) fn retain_counted(step: &mut Step, framework: &Framework) {
     });
 }
 
-/// The estimate of every item of a step, in order.
-fn estimates(predictor: &Predictor, context: &Context<'_>, step: &Step) -> Vec<Estimate> {
-    let mut ops = Vec::with_capacity(step.items.len());
-    ops.extend(step.items.iter().filter_map(|item| context.asked(&item.op)));
+/// Operators that were predicted before, with the kernels of one framework.
+#[derive(Default)]
+pub(super) struct Known {
+    kernels: Kernels,
+    estimates: FxHashMap<Op, Estimate>,
+}
+
+/// The estimate of every item of a step, in order; what is not known becomes so.
+fn estimates(context: &Context<'_>, step: &Step, mut known: Option<&mut Known>) -> Vec<Estimate> {
     let kernels = context.framework.kernels;
-    let mut predicted = predictor.predict_by(kernels, &ops).into_iter();
-    let each = step.items.iter().map(|item| {
-        let asked = context.asked(&item.op).and_then(|_| predicted.next());
+    if let Some(known) = &mut known
+        && known.kernels != kernels
+    {
+        known.kernels = kernels;
+        known.estimates.clear();
+    }
+    let mut missing = Vec::with_capacity(step.items.len());
+    let asked = step.items.iter().map(|item| {
+        let op = context.asked(&item.op)?;
+        let found = known.as_ref().and_then(|known| known.estimates.get(&op).copied());
+        if found.is_none() {
+            missing.push(op);
+        }
+        Some(found)
+    });
+    let asked: Vec<Option<Option<Estimate>>> = asked.collect();
+    let predicted = context.predictor.predict_by(kernels, &missing);
+    if let Some(known) = known {
+        known
+            .estimates
+            .extend(missing.into_iter().zip(predicted.iter().copied()));
+    }
+    let mut predicted = predicted.into_iter();
+    let each = step.items.iter().zip(asked).map(|(item, asked)| {
+        let asked = asked.and_then(|found| found.or_else(|| predicted.next()));
         context.estimate(&item.op, asked)
     });
     each.collect()
@@ -251,6 +287,8 @@ fn estimates(predictor: &Predictor, context: &Context<'_>, step: &Step) -> Vec<E
 
 /// A step put together: where its time goes, and how sure it is.
 pub(super) struct Whole {
+    pub(super) step: Step,
+    estimates: Vec<Estimate>,
     pub(super) lanes: Lanes,
     ledger: Ledger,
     /// What each item takes.
@@ -272,15 +310,14 @@ struct Shown {
 }
 
 impl Whole {
-    /// Puts a step together from the estimate of each of its items.
-    pub(super) fn of<'a>(
-        context: &Context<'_>,
-        step: &Step,
-        estimates: impl IntoIterator<Item = &'a Estimate> + Clone,
-    ) -> Self {
+    /// Lowers a step, predicts its operators and puts it together.
+    pub(super) fn of(context: &Context<'_>, known: Option<&mut Known>) -> Result<Self> {
         let framework = context.framework;
-        let mut ledger = Ledger::new(step, context);
-        let parts = step.items.iter().zip(estimates.clone()).map(|(item, each)| {
+        let mut step = lower(context.architecture, context.workload)?;
+        retain_counted(&mut step, framework);
+        let estimates = estimates(context, &step, known);
+        let mut ledger = Ledger::new(&step, context);
+        let parts = step.items.iter().zip(&estimates).map(|(item, each)| {
             let parts = context.parts(item, each.time);
             ledger.add(item, &parts);
             parts
@@ -290,7 +327,7 @@ impl Whole {
         let lanes = Lanes::with(&ledger, framework, &factors);
         let mut sum = Sum::default();
         let mut least = 0.0;
-        let items = step.items.iter().zip(estimates).zip(&parts);
+        let items = step.items.iter().zip(&estimates).zip(&parts);
         let shown = items.map(|((item, each), parts)| {
             let time = parts.terms.iter().flatten().map(|(term, entry)| {
                 let share = match term {
@@ -319,13 +356,15 @@ impl Whole {
         if lanes.offload > Seconds::ZERO {
             sum.add(lanes.offload, &assume::offload(lanes.offload));
         }
-        Self {
+        Ok(Self {
+            step,
+            estimates,
             shown,
             lanes,
             ledger,
             sum,
             least: Seconds::from_secs(least),
-        }
+        })
     }
 
     /// Half width of the 90 % interval of the logarithm of the step: that of the framework, wider by what none of its runs
