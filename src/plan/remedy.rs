@@ -24,9 +24,9 @@ pub struct Remedy {
 
 /// The nearest workload to this one under which a step fits; none within [`MOST_REMEDY_GPUS`].
 ///
-/// In order: on as many GPUs another format (when serving), frozen weights in four bits, a loss that stores no logits, a higher ZeRO stage, smaller
-/// micro-batches (when serving the largest batch that fits), recomputation, 8-bit Adam and offloading, then two and more of
-/// them; then the same on two, four, eight times as many GPUs, as tensor-parallel ranks inside a node, replicas that shard,
+/// In order, what changes no number first: on as many GPUs a loss that stores no logits, a higher ZeRO stage, smaller
+/// micro-batches (when serving the largest batch that fits), recomputation, updates during the backward pass, frozen weights
+/// in four bits, another format (when serving), 8-bit Adam and offloading, then two and more of them; then the same on two, four, eight times as many GPUs, as tensor-parallel ranks inside a node, replicas that shard,
 /// and pipeline stages.
 pub fn remedy(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<Option<Remedy>> {
     let framework = predictor.framework(work.mode)?;
@@ -44,7 +44,8 @@ pub fn remedy(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Re
         spread.find_map(|spread| {
             let is_enough = |work: &Workload| fits(work).is_some();
             let options = Options::of(gpu, arch, &spread, framework, &is_enough);
-            let mut near = options.near(&spread, &is_enough);
+            let is_legal = |work: &Workload| work.validate(arch).is_ok();
+            let mut near = options.near(&spread, &is_legal, &is_enough);
             near.find_map(|workload| fits(&workload).map(|memory| Remedy { workload, memory }))
         })
     }))
@@ -76,15 +77,19 @@ fn spread(work: &Workload, factor: u64, node: u64) -> Vec<Workload> {
 
 /// Changes of a workload that cost no GPU, the cheapest first; the first of each changes nothing.
 struct Options {
-    dtypes: Vec<(Dtype, Recipe)>,
-    bases: Vec<BaseDtype>,
     losses: Vec<Loss>,
     zero: Vec<u8>,
     batches: Vec<u64>,
     recomputed: Vec<Recompute>,
+    in_backward: Vec<bool>,
+    bases: Vec<BaseDtype>,
+    dtypes: Vec<(Dtype, Recipe)>,
     optimizers: Vec<Optimizer>,
     offloads: Vec<Offload>,
 }
+
+/// The place of each of the [`Options`].
+type Places = [usize; 9];
 
 impl Options {
     fn of(
@@ -96,12 +101,13 @@ impl Options {
     ) -> Self {
         let (trains, practice) = (work.trains(), &framework.practice);
         let mut options = Self {
-            dtypes: vec![(work.dtype, work.recipe)],
-            bases: vec![work.base_dtype],
             losses: vec![work.loss],
             zero: vec![work.zero],
             batches: vec![work.batch],
             recomputed: vec![work.recompute],
+            in_backward: vec![work.optimizer_in_backward],
+            bases: vec![work.base_dtype],
+            dtypes: vec![(work.dtype, work.recipe)],
             optimizers: vec![work.optimizer],
             offloads: vec![work.offload],
         };
@@ -142,6 +148,9 @@ impl Options {
         if is_open && plain {
             options.optimizers.push(Optimizer::AdamW8bit);
         }
+        if is_open && !work.optimizer_in_backward {
+            options.in_backward.push(true);
+        }
         if work.offload == Offload::None && gpu.host_bandwidth().is_some() {
             options
                 .offloads
@@ -150,8 +159,18 @@ impl Options {
         options
     }
 
-    fn with(&self, work: &Workload, places: [usize; 8]) -> Workload {
-        let [format, base, loss, zero, batch, recompute, optimizer, offload] = places;
+    fn with(&self, work: &Workload, places: Places) -> Workload {
+        let [
+            loss,
+            zero,
+            batch,
+            recompute,
+            in_backward,
+            base,
+            format,
+            optimizer,
+            offload,
+        ] = places;
         let (dtype, recipe) = self.dtypes[format];
         Workload {
             dtype,
@@ -166,6 +185,7 @@ impl Options {
             },
             recompute: self.recomputed[recompute],
             recompute_layers: if recompute > 0 { 0 } else { work.recompute_layers },
+            optimizer_in_backward: self.in_backward[in_backward],
             optimizer: self.optimizers[optimizer],
             offload: self.offloads[offload],
             ..*work
@@ -174,34 +194,41 @@ impl Options {
 
     /// Workloads over as many GPUs that take less memory, the fewest changes first, of as many the cheapest; this one alone where
     /// all changes do not make it fit.
-    fn near(self, work: &Workload, fits: &dyn Fn(&Workload) -> bool) -> impl Iterator<Item = Workload> + use<> {
+    fn near(
+        self,
+        work: &Workload,
+        is_legal: &dyn Fn(&Workload) -> bool,
+        fits: &dyn Fn(&Workload) -> bool,
+    ) -> impl Iterator<Item = Workload> + use<> {
         let sizes = [
-            self.dtypes.len(),
-            self.bases.len(),
             self.losses.len(),
             self.zero.len(),
             self.batches.len(),
             self.recomputed.len(),
+            self.in_backward.len(),
+            self.bases.len(),
+            self.dtypes.len(),
             self.optimizers.len(),
             self.offloads.len(),
         ];
-        let mut changes = vec![[0; 8]];
-        // Nothing fits where all changes together do not.
-        let sizes = match fits(&self.with(work, sizes.map(|size| size - 1))) {
-            true => sizes,
-            false => [1; 8],
+        // A change that is illegal alone is illegal with others.
+        let is_legal = |at: usize, place: usize| {
+            let mut places = Places::default();
+            places[at] = place;
+            place == 0 || is_legal(&self.with(work, places))
         };
-        for (at, size) in sizes.into_iter().enumerate() {
-            let further = changes.iter().flat_map(|places| {
-                (1..size).map(move |place| {
-                    let mut places = *places;
-                    places[at] = place;
-                    places
-                })
-            });
-            let further: Vec<_> = further.collect();
-            changes.extend(further);
+        let mut legal: [Vec<usize>; 9] =
+            std::array::from_fn(|at| (0..sizes[at]).filter(|place| is_legal(at, *place)).collect());
+        // Updates during the backward pass exclude accumulation and an offloaded optimizer; nothing fits where no such
+        // choice does with all else changed.
+        let mut least = legal.clone();
+        for at in [0, 1, 3, 5, 6, 7] {
+            least[at].drain(..legal[at].len() - 1);
         }
+        if !product(&least).iter().any(|places| fits(&self.with(work, *places))) {
+            legal.iter_mut().for_each(|places| places.truncate(1));
+        }
+        let mut changes = product(&legal);
         changes.sort_by_key(|places| {
             let changed = places.map(|place| place > 0);
             (
@@ -213,6 +240,22 @@ impl Options {
         let work = *work;
         changes.into_iter().map(move |places| self.with(&work, places))
     }
+}
+
+/// Every choice of one place an axis.
+fn product(axes: &[Vec<usize>; 9]) -> Vec<Places> {
+    let mut all = vec![Places::default()];
+    for (at, axis) in axes.iter().enumerate() {
+        let chosen = all.iter().flat_map(|places| {
+            axis.iter().map(move |place| {
+                let mut places = *places;
+                places[at] = *place;
+                places
+            })
+        });
+        all = chosen.collect();
+    }
+    all
 }
 
 /// The largest of 1 to below `most` that `holds`, which every number below one that does does too.
@@ -272,11 +315,24 @@ mod tests {
                     recompute: Recompute::Full,
                     ..Workload::train(2, 2048)
                 },
-                "base_dtype \"nf4\"",
+                "batch 1, microbatches 2",
             ),
+            (
+                "llama-3-8b",
+                "rtx4090",
+                Workload {
+                    recompute: Recompute::Full,
+                    optimizer: Optimizer::PagedAdamW8bit,
+                    optimizer_in_backward: true,
+                    ..Workload::train(2, 2048)
+                },
+                "offload \"activations\"",
+            ),
+            ("llama-3-8b", "h100", Workload::decode(512, 4096), "batch 126"),
+            ("llama-3-70b", "h100", Workload::decode(8, 4096), "dtype \"fp8\""),
             // Before a second GPU: what the update reads goes to the host.
             ("llama-3-8b", "h100", train(1, 4), "offload \"optimizer\""),
-            ("llama-3-70b", "h200", Workload::decode(16, 4096), "dtype \"fp8\""),
+            ("llama-3-70b", "h200", Workload::decode(16, 4096), "batch 6"),
             ("deepseek-v3", "h100", Workload::decode(8, 2048), "tp 8, pp 4"),
             (
                 "deepseek-v3",

@@ -4,12 +4,12 @@ mod text;
 
 pub(super) use text::{layout_text, recompute_text};
 
-use crate::arch::{Architecture, Mode, Workload, parameters};
+use crate::arch::{Architecture, Mode, Offload, Workload, host_traffic, parameters};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::plan::{Engine, Engines, Layout, Limits, Order, Plan, is_asked};
 use crate::predict::Predictor;
-use crate::predict::estimate::TierShares;
+use crate::predict::estimate::{Caveat, TierShares};
 use crate::report::step::{FrameworkKeys, Lane, LaneKeys};
 use crate::report::{NamedGpu, grouped};
 use crate::units::{Bytes, Seconds};
@@ -280,8 +280,15 @@ impl PlanReport {
     }
 
     /// Adds what is to be said about layouts and was not.
-    fn note<'a>(&mut self, subject: &Subject<'_>, layouts: impl Iterator<Item = &'a Workload>) {
-        for note in layouts.flat_map(|workload| subject.architecture.notes(workload)) {
+    fn note<'a>(&mut self, subject: &Subject<'_>, layouts: impl Iterator<Item = &'a Workload> + Clone) {
+        let offloads = layouts.clone().find(|workload| workload.offload != Offload::None);
+        let offload = offloads.map(|workload| {
+            let kept = host_traffic(subject.architecture, workload).kept;
+            let (offload, caveat) = (workload.offload, Caveat::Offload.text());
+            format!("offload {offload} keeps {kept} of host memory per GPU; {caveat}")
+        });
+        let notes = layouts.flat_map(|workload| subject.architecture.notes(workload));
+        for note in notes.chain(offload) {
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }

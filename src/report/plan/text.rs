@@ -426,13 +426,14 @@ pub(in crate::report) fn recompute_text(work: &Workload) -> String {
 }
 
 impl RunKeys {
-    /// `15 T tokens: 41 days (90 %: 36 to 46), 503,000 GPU-hours, 1,258,000 USD`.
+    /// `15 T tokens in 3,576,279 steps of 4,194,304: 41 days (90 %: 36 to 46), 503,000 GPU-hours, 1,258,000 USD`.
     pub(in crate::report) fn text(&self) -> String {
         let usd = some(self.usd.map(|usd| format!(", {} USD", grouped(usd.round() as u64))));
         format!(
-            "{} tokens in {} steps: {} days (90 %: {} to {}), {} GPU-hours{usd}",
+            "{} tokens in {} steps of {}: {} days (90 %: {} to {}), {} GPU-hours{usd}",
             grouped(self.tokens as u64),
             grouped(self.steps.ceil() as u64),
+            grouped((self.tokens / self.steps).round() as u64),
             significant(self.days),
             significant(self.days_low),
             significant(self.days_high),

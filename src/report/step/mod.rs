@@ -74,7 +74,10 @@ pub struct StepReport {
     /// What the config says beyond the shape that was timed, and what the model that was asked does not know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// How many of them are about the format of the weights; they are printed before the verdict.
+    /// How many of them are about an idle pipeline; they come first, and are printed below the rate.
+    #[serde(skip)]
+    idle_notes: usize,
+    /// How many of those after them are about the format of the weights; they are printed before the verdict.
     #[serde(skip)]
     format_notes: usize,
     pub(super) lines: Vec<StepLine>,
@@ -435,6 +438,7 @@ impl StepReport {
         let executed: f64 = matrices.map(|line| line.item.flops().flops()).sum();
         let peak = gpu.nearest_peak(workload.dtype);
         let practice = &predictor.framework(workload.mode)?.practice;
+        let idle = idle_hint(workload, step);
         Ok(Self {
             hfu: Flops::from_flops(executed) / step.time / peak,
             gpu: gpu.into(),
@@ -489,11 +493,12 @@ impl StepReport {
             tier_shares: step.tier_shares,
             caveats: SharedWarning::of(step),
             format_notes: architecture.stated.format_note(workload).iter().count(),
-            notes: architecture
-                .notes(workload)
+            idle_notes: idle.iter().count(),
+            notes: idle
                 .into_iter()
+                .chain(architecture.notes(workload))
                 .chain(predictor.format_note(workload.linear_dtype()))
-                .chain(hints(workload, step))
+                .chain(recompute_hint(workload))
                 .collect(),
             lines: step.lines.iter().map(|line| StepLine::new(line, step.time)).collect(),
             rest: step
@@ -516,27 +521,31 @@ impl StepReport {
 /// Share of a step that may be bubble before it is worth a word.
 const LARGE_BUBBLE: f64 = 0.25;
 
-/// What a workload loses that it need not.
-fn hints(workload: &Workload, step: &StepEstimate) -> Vec<String> {
-    let mut hints = Vec::new();
-    let lanes = Lane::ALL.into_iter().zip(step.lane_shares());
-    let bubble: f64 = lanes
-        .filter(|(lane, _)| *lane == Lane::Bubble)
-        .map(|(_, share)| share)
-        .sum();
-    if bubble > LARGE_BUBBLE {
-        hints.push(format!(
-            "{} stages idle {} of the time with micro-batches {}: more of them fill the pipeline",
-            workload.pp,
-            percent(bubble),
-            workload.microbatches
-        ));
-    }
-    if workload.recompute == Recompute::Selective && workload.attention == AttentionKernel::Flash {
-        let hint = "selective recomputation drops the scores of attention, which flash attention never stores: it frees no memory";
-        hints.push(hint.to_owned());
-    }
-    hints
+/// Micro-batches a stage that fill a pipeline: at most one in nine steps of a stage is idle.
+const FILLING: u64 = 8;
+
+/// What fills a pipeline that idles.
+fn idle_hint(workload: &Workload, step: &StepEstimate) -> Option<String> {
+    let bubble = step.lanes.bubble / step.time;
+    (bubble > LARGE_BUBBLE).then(|| {
+        let Workload { pp, microbatches, .. } = *workload;
+        let filling = FILLING * pp;
+        let option = match microbatches < filling {
+            true => format!("`--microbatches {filling}` fills"),
+            false => "more of them fill".to_owned(),
+        };
+        let idle = percent(bubble);
+        format!("{pp} stages idle {idle} of the time with micro-batches {microbatches}: {option} the pipeline")
+    })
+}
+
+/// What recomputation does not bring.
+fn recompute_hint(workload: &Workload) -> Option<String> {
+    let is_vain = workload.recompute == Recompute::Selective && workload.attention == AttentionKernel::Flash;
+    is_vain.then(|| {
+        "selective recomputation drops the scores of attention, which flash attention never stores: it frees no memory"
+            .to_owned()
+    })
 }
 
 impl StepLine {

@@ -99,6 +99,7 @@ impl StepReport {
         } else {
             ("per GPU", String::new())
         };
+        let (idle, _) = self.notes.split_at(self.idle_notes);
         let mut lines = vec![("step", time_text(self.time_us, self.low_us, self.high_us))];
         if let Some(speculation) = self.speculation {
             let shown = format!(
@@ -123,7 +124,11 @@ impl StepReport {
             let all = tokens(self.tokens_per_s_of_all_gpus);
             lines.push(("", format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus))));
         }
-        lines.extend(self.run.map(|run| ("run", run.text())));
+        lines.extend(idle.iter().map(|note| ("idle", note.clone())));
+        lines.extend(
+            self.run
+                .map(|run| ("run", format!("{}; `plan` chooses the tokens of a step", run.text()))),
+        );
         lines.extend(self.usd_per_million_tokens.map(|usd| {
             let shown = format!("{} USD for a million tokens", significant(usd));
             ("cost", shown)
@@ -142,9 +147,10 @@ impl StepReport {
             },
             joined(", ", parts)
         );
-        lines.push(("memory", shown));
-        if !memory.fits {
-            lines.push(("remedy", self.remedy_text()));
+        match memory.fits {
+            true => lines.push(("memory", shown)),
+            // The rate of a step that does not run comes second.
+            false => drop(lines.splice(..0, [("memory", shown), ("remedy", self.remedy_text())])),
         }
         format!(
             "{} ({} parameters{trained}) on {}\n{}\n{}",
@@ -158,7 +164,7 @@ impl StepReport {
 
     /// What the time is made of, and what it is based on.
     fn summary(&self) -> String {
-        let (format, others) = self.notes.split_at(self.format_notes);
+        let (format, others) = self.notes[self.idle_notes..].split_at(self.format_notes);
         let mut lines: Vec<_> = format.iter().map(|note| ("weights", note.clone())).collect();
         let shown = format!(
             "{} (model FLOPs: {}no recomputation; dense peak of {})",
