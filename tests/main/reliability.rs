@@ -404,11 +404,11 @@ fn a_step_that_wastes_says_what_to_change() {
     let piped = "predict model llama-3-70b --gpu h100 --tp 8 --pp 4 --zero 1";
     let text = data(piped);
     assert!(
-        text.contains("with micro-batches 1: more of them fill the pipeline"),
+        text.contains("with micro-batches 1: `--microbatches 32` fills"),
         "{text}"
     );
     let filled = data(&format!("{piped} --microbatches 64"));
-    assert!(!filled.contains("more of them fill the pipeline"), "{filled}");
+    assert!(!filled.contains("stages idle"), "{filled}");
     let selective = data("predict model llama-3-8b --gpu h100 --recompute selective");
     assert!(selective.contains("it frees no memory"), "{selective}");
     assert!(selective.contains("DOES NOT FIT, 2 GB being kept free"), "{selective}");
