@@ -250,6 +250,12 @@ impl Gpu {
             .map(BytesPerSecond::from_bytes_per_sec)
     }
 
+    /// Whether GPUs of this kind are linked faster than PCIe 5.0 links them.
+    pub fn is_linked(&self) -> bool {
+        let link = self.link_bandwidth();
+        link.is_some_and(|link| link.bytes_per_sec() > 64e9)
+    }
+
     /// Bandwidth between nodes of one GPU, one direction; 400 Gb/s, as in a DGX H100, where nothing is known.
     pub fn network_bandwidth(&self) -> BytesPerSecond {
         let known = self.get("network_bandwidth_bytes_per_s");

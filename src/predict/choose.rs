@@ -245,13 +245,13 @@ fn beside(gpu: &Gpu, candidates: &Candidates<'_>, best: &Key, models: &mut Vec<L
                     || [first, gpu.generation].contains(&other.generation)
                     || other.vendor != gpu.vendor
                     || gap(gpu, other) > FAR
-                    || (linked_alike && is_linked(other) != is_linked(gpu))
+                    || (linked_alike && other.is_linked() != gpu.is_linked())
             })
         };
         let found = next_best(gpu, candidates, (best.family, best.variant), &unlike, models);
         found.map(|(_, answer)| answer)
     };
-    of(true).or_else(|| is_linked(gpu).then(|| of(false))?)
+    of(true).or_else(|| gpu.is_linked().then(|| of(false))?)
 }
 
 /// The sub-model that fits best, but for those that are `excluded`.
@@ -638,12 +638,6 @@ fn unlike(gpu: &Gpu, other: &Gpu) -> f64 {
     folds.iter().sum::<f64>() / folds.len().max(1) as f64
 }
 
-/// Whether GPUs of this kind are linked faster than PCIe 5.0 links them.
-fn is_linked(gpu: &Gpu) -> bool {
-    let link = gpu.link_bandwidth();
-    link.is_some_and(|link| link.bytes_per_sec() > 64e9)
-}
-
 /// Farther apart than the GPUs of one maker on which the mean of two others was tried (docs/method/notebook.md).
 const FAR: f64 = 2.0;
 
@@ -713,7 +707,7 @@ fn is_measured(submodel: &Submodel, gpu: &Gpu) -> bool {
 /// Whether a sub-model of collectives answers for a GPU: for its own, or for others of NVIDIA with fast links. What
 /// crosses PCIe depends on the server: in L40S's table on one whose GPUs do not reach each other.
 fn carries(submodel: &Submodel, gpu: &Gpu) -> bool {
-    is_measured(submodel, gpu) || (gpu.vendor == Vendor::Nvidia && is_linked(gpu))
+    is_measured(submodel, gpu) || (gpu.vendor == Vendor::Nvidia && gpu.is_linked())
 }
 
 /// How far a sub-model is from the question; `None` if it knows another kind of kernel.

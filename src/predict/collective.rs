@@ -13,6 +13,10 @@ use crate::units::{BytesPerSecond, Seconds};
 /// (superbenchmark), 340 of 450 on H100, 630 of 900 on B200, 690 of 900 on GB200 (XLA's tables of collectives).
 const LINK_SHARE: f64 = 0.76;
 
+/// What each rank beyond two adds where GPUs reach each other over PCIe alone: an all-reduce of 8 KiB by the kernels of vLLM
+/// takes 6, 18 and 27 us over 2, 4 and 8 L40S, 13, 15 and 28 us over RTX PRO 6000 (aiconfigurator's tables of collectives).
+const PCIE_RANK: Seconds = Seconds::from_micros(3.0);
+
 /// What a gather or a reduction over several nodes takes before its transfer, fitted to all-reduces over 2 and 4 nodes
 /// (docs/method/kernels.md).
 const RING_START: Seconds = Seconds::from_micros(80.0);
@@ -64,9 +68,13 @@ impl Traffic {
         };
         // Where every rank is in a node of its own the link is not used, where all are in one the network is not.
         let in_node = if inside > 1.0 { in_node } else { 0.0 };
+        let hops = match gpu.is_linked() {
+            true => Seconds::ZERO,
+            false => PCIE_RANK * (inside - 2.0).max(0.0),
+        };
         let between = if nodes > 1.0 { between } else { 0.0 };
         Some(Self {
-            node: Seconds::from_secs(in_node / link),
+            node: Seconds::from_secs(in_node / link) + hops,
             network: Seconds::from_secs(between / network),
             rank_doublings: (ranks.log2() - 1.0).max(0.0),
             node_doublings: nodes.log2(),
