@@ -349,7 +349,7 @@ impl Framework {
         Self::find(Self::default_name(mode), mode, Generation::Other).expect("a test loads the default frameworks")
     }
 
-    /// [`Framework::default_for`] where nobody said what runs: training takes intervals that hold whichever framework it is.
+    /// [`Framework::default_for`] where no framework was named: training takes intervals that hold whichever it is.
     pub fn assumed_for(mode: Mode) -> &'static Self {
         static TRAINING: LazyLock<Framework> = LazyLock::new(|| {
             let any = Framework::find(Framework::UNKNOWN, Mode::Train, Generation::Other);
