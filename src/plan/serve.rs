@@ -154,11 +154,7 @@ pub fn split(memo: &mut Memo<'_>, arch: &Architecture, query: &Query, limits: &L
             let memory = filled(arch, limits, &work)?.total();
             (memory <= room).then_some((work, memory))
         };
-        let (mut fits, mut over) = (0, MOST_CONCURRENT + 1);
-        while over - fits > 1 {
-            let middle = (fits + over) / 2;
-            *if with(middle).is_some() { &mut fits } else { &mut over } = middle;
-        }
+        let fits = most_requests(MOST_CONCURRENT, |batch| with(batch).is_some());
         let mut tried = |batch: u64| {
             let (work, memory) = with(batch)?;
             let engine = timed(memo, arch, limits, &work, memory).ok()?;
@@ -177,6 +173,16 @@ pub fn split(memo: &mut Memo<'_>, arch: &Architecture, query: &Query, limits: &L
         }
     }
     best
+}
+
+/// The most requests up to a limit that fit; 0 if none does.
+fn most_requests(limit: u64, fit: impl Fn(u64) -> bool) -> u64 {
+    let (mut fits, mut over) = (0, limit + 1);
+    while over - fits > 1 {
+        let middle = fits + (over - fits) / 2;
+        *if fit(middle) { &mut fits } else { &mut over } = middle;
+    }
+    fits
 }
 
 /// Memory of an engine with every cache full; `None` if the engine is not legal.
@@ -209,10 +215,19 @@ fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
         1 => format!("one request of {} tokens", limits.longest()),
         batch => format!("{batch} requests of {} tokens each", limits.longest()),
     };
+    let room = MemoryUse::room(gpu, query.memory_share, false);
+    let fit = most_requests(work.batch - 1, |batch| {
+        let memory = filled(arch, limits, &Workload { batch, ..*work });
+        memory.is_some_and(|memory| memory.total() <= room)
+    });
+    let held = match fit {
+        0 => String::new(),
+        fit => format!("; {fit} in flight on an engine fit"),
+    };
     Error::infeasible(format!(
         "no engine of {} fits {} x {}: with tp {}, pp {} and {requests} in flight a GPU holds {}, of which weights {} and \
-         cached keys and values {}; {:.0} % of its memory are {}; more GPUs, a smaller format or fewer or shorter requests \
-         would",
+         cached keys and values {}; {:.0} % of its memory are {room}{held}; more GPUs, a smaller format or fewer or shorter \
+         requests would",
         arch.name,
         query.gpus,
         gpu.title,
@@ -222,7 +237,6 @@ fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
         memory.weights,
         memory.kv_cache,
         100.0 * query.memory_share,
-        MemoryUse::room(gpu, query.memory_share, false),
     ))
 }
 

@@ -229,6 +229,14 @@ fn any_number_of_requests_is_served_also_one_that_engines_do_not_divide() {
         refused.is_infeasible() && message.contains("cached keys and values"),
         "{message}"
     );
+    let held = message
+        .split("; ")
+        .find_map(|part| part.strip_suffix(" in flight on an engine fit"));
+    let held: u64 = held.unwrap().parse().unwrap();
+    assert!(
+        served(Some(held), None).is_ok() && served(Some(held + 1), None).is_err(),
+        "{message}"
+    );
 }
 
 #[test]
