@@ -72,7 +72,7 @@ const EXAMPLES: [(&str, [&str; 2]); 26] = [
         "compare",
         [
             "llama-3-8b --gpus 8 --gpu h100,h200,b200",
-            "llama-3-8b,qwen3-8b --mode decode --gpus 1 --gpu l40s,h100 --ttft-ms 500 --tpot-ms 50",
+            "llama-3-8b,qwen3-8b --mode decode --gpus 1 --gpu l40s,h100 --tpot-ms 50",
         ],
     ),
     ("check", ["gpt3-2.7b --gpu h100", "config.json --strict --format sarif"]),
