@@ -342,8 +342,11 @@ class _Change(Record):
     to: int
 
 class _ComparedKeys(Record):
-    """One GPU with its best layout."""
+    """One model on one GPU with its best layout."""
     gpu: str
+    model: str
+    parameters: int
+    format: str | None
     framework: str
     refused: str | None
     layout: _LayoutKeys | None
@@ -715,6 +718,7 @@ class _RequestKeys(Record):
     tokens: float
     objective: Literal["equal-loss", "throughput", "loss", "train-time"]
     budget_gpu_hours: float | None
+    budget_usd: float | None
     serve: _ServedLife | None
     target_loss_nats: float | None
     relaxed: list[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]]
@@ -2825,7 +2829,7 @@ def plan(
     """
 
 def compare(
-    architecture: str | PathLike[str] | dict[str, Any],
+    architecture: str | PathLike[str] | dict[str, Any] | Sequence[str],
     gpus: int | str,
     *,
     mode: Literal["train", "prefill", "decode"] | None = None,
@@ -2874,8 +2878,9 @@ def compare(
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> CompareReport:
-    """The best layout of a model on each GPU that `gpu` names, with commas between them, or on "all".
+    """The best layout of a model, or of each of a list of names, on each GPU that `gpu` names, or on
 
+    "all".
     gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
     mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
     global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
