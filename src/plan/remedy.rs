@@ -259,7 +259,7 @@ fn product(axes: &[Vec<usize>; 9]) -> Vec<Places> {
 }
 
 /// The largest of 1 to below `most` that `holds`, which every number below one that does does too.
-fn largest_that(most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
+pub(super) fn largest_that(most: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     let (mut low, mut high) = (0, most);
     while high - low > 1 {
         let middle = low + (high - low) / 2;

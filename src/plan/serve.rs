@@ -1,6 +1,7 @@
 //! How many GPUs an engine takes and how many requests it serves at once, for the most tokens within limits of latency.
 
 use super::layouts::{MOST_EP, divisors, node};
+use super::remedy::largest_that;
 use super::{MOST_GPUS, Query};
 use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Practice, Workload, memory_use};
 use crate::error::{Error, Result};
@@ -154,7 +155,7 @@ pub fn split(memo: &mut Memo<'_>, arch: &Architecture, query: &Query, limits: &L
             let memory = filled(arch, limits, &work)?.total();
             (memory <= room).then_some((work, memory))
         };
-        let fits = most_requests(MOST_CONCURRENT, |batch| with(batch).is_some());
+        let fits = largest_that(MOST_CONCURRENT + 1, |batch| with(batch).is_some()).unwrap_or(0);
         let mut tried = |batch: u64| {
             let (work, memory) = with(batch)?;
             let engine = timed(memo, arch, limits, &work, memory).ok()?;
@@ -173,16 +174,6 @@ pub fn split(memo: &mut Memo<'_>, arch: &Architecture, query: &Query, limits: &L
         }
     }
     best
-}
-
-/// The most requests up to a limit that fit; 0 if none does.
-fn most_requests(limit: u64, fit: impl Fn(u64) -> bool) -> u64 {
-    let (mut fits, mut over) = (0, limit + 1);
-    while over - fits > 1 {
-        let middle = fits + (over - fits) / 2;
-        *if fit(middle) { &mut fits } else { &mut over } = middle;
-    }
-    fits
 }
 
 /// Memory of an engine with every cache full; `None` if the engine is not legal.
@@ -216,14 +207,13 @@ fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
         batch => format!("{batch} requests of {} tokens each", limits.longest()),
     };
     let room = MemoryUse::room(gpu, query.memory_share, false);
-    let fit = most_requests(work.batch - 1, |batch| {
+    let fit = largest_that(work.batch, |batch| {
         let memory = filled(arch, limits, &Workload { batch, ..*work });
         memory.is_some_and(|memory| memory.total() <= room)
     });
-    let held = match fit {
-        0 => String::new(),
-        fit => format!("; {fit} in flight on an engine fit"),
-    };
+    let held = fit
+        .map(|fit| format!("; {fit} in flight on an engine fit"))
+        .unwrap_or_default();
     Error::infeasible(format!(
         "no engine of {} fits {} x {}: with tp {}, pp {} and {requests} in flight a GPU holds {}, of which weights {} and \
          cached keys and values {}; {:.0} % of its memory are {room}{held}; more GPUs, a smaller format or fewer or shorter \
@@ -405,7 +395,10 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     let prompt = limits.prompts(work, 1);
     let [decode, prefill] = [memo.cost(arch, work)?, memo.cost(arch, &prompt)?];
     let together = load.prompts_at_once(prompt.seq);
-    let shared = memo.cost(arch, &limits.prompts(work, together))?.time / together as f64;
+    let shared = match together {
+        1 => prefill.time,
+        _ => memo.cost(arch, &limits.prompts(work, together))?.time / together as f64,
+    };
     let token = load.token(framework, decode.time, shared);
     let first_token = load.first_token(framework, decode.time, prefill.time);
     let half_widths @ [first, further] = [
