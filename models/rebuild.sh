@@ -53,6 +53,13 @@ engines=("vllm 0.24.0" "vllm 0.22.0" "vllm 0.14.0" "sglang 0.5.14" "sglang 0.5.1
     "$shapewise" import vidur "$tables/vidur_pipeweave_collectives.parquet" --stack vidur \
         --out "$collectives/vidur.parquet"
 
+# The folder of a model.
+folder() {
+    local models=models/others
+    [ -d "models/hopper/$1" ] && models=models/hopper
+    echo "$models/$1"
+}
+
 timings=("$rows"/aic_*.parquet)
 for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
     # What our own harness measured there, which answers before the tables of others.
@@ -60,18 +67,16 @@ for gpu in h200 h100 a100 b200 b300 gb200 gb300 l40s rtx-pro-6000 b60; do
     # Kernels of memory and of single tokens are left out: nobody runs ours, nor cuDNN's against a cache.
     [ -d "data/measurements/$gpu" ] && own=(data/measurements/h*/gemm-*.parquet "data/measurements/$gpu/attention-bf16.parquet")
     [ -f "data/measurements/$gpu/linear.parquet" ] && own+=("data/measurements/$gpu/linear.parquet")
-    models=models
-    [ -d "models-hopper/$gpu" ] && models=models-hopper
-    "$shapewise" train --force --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "$models/$gpu"
+    "$shapewise" train --force --data "${timings[@]}" "${own[@]}" --gpu "$gpu" --out "$(folder "$gpu")"
 done
 for gpu in a100-40gb v100 mi250x; do
-    "$shapewise" train --force --data "$rows/cookbook.parquet" --gpu "$gpu" --out "models/$gpu"
+    "$shapewise" train --force --data "$rows/cookbook.parquet" --gpu "$gpu" --out "$(folder "$gpu")"
 done
 for gpu in mi355x mi300x; do
-    "$shapewise" train --force --data "$rows/aiter.parquet" --gpu "$gpu" --out "models/$gpu"
+    "$shapewise" train --force --data "$rows/aiter.parquet" --gpu "$gpu" --out "$(folder "$gpu")"
 done
-"$shapewise" train --force --data "${timings[@]}" --across --out models/base
-"$shapewise" train --force --data "$collectives"/*.parquet --across --out models/collectives
+"$shapewise" train --force --data "${timings[@]}" --across --out models/others/base
+"$shapewise" train --force --data "$collectives"/*.parquet --across --out models/others/collectives
 
 # The constants of frameworks, from what the programs just built predict; fsdp1, ddp and maxtext keep their priors,
 # pytorch-compiled the constants of pytorch. What inherits is fitted after what it inherits from.

@@ -14,12 +14,16 @@ pub fn text_of(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Folders of the trained models: one a package.
-pub const MODELS: [&str; 2] = ["models", "models-hopper"];
+/// Folders of the packages of trained models.
+pub fn model_packages() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("models")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.join("Cargo.toml").exists()).collect()
+}
 
 /// The folder of a trained model.
 pub fn model(name: &str) -> PathBuf {
-    let mut folders = MODELS.iter().map(|package| root().join(package).join(name));
+    let mut folders = model_packages().into_iter().map(|package| package.join(name));
     folders
         .find(|folder| folder.is_dir())
         .unwrap_or_else(|| panic!("no model {name}"))

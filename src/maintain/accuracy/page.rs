@@ -35,7 +35,7 @@ Written by `shapewise-maintain accuracy`. Errors are `|predicted / measured - 1|
   model stay in the fit.
 * *Kept out by model*: errors of constants fitted without any run of the judged model.
 
-No net was trained on whole runs. Errors by size and interval of each sub-model are in `models/*/card.json`
+No net was trained on whole runs. Errors by size and interval of each sub-model are in `models/*/*/card.json`
 (`shapewise models NAME`); `shapewise evaluate --csv` writes every row and run with its prediction.
 ";
 
