@@ -7,7 +7,7 @@ use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::predict::Predictor;
 use crate::report::search::{ElsewhereKeys, SearchReport};
-use crate::request::{LEAST_POSITIONS, LinearShare, SearchRequest, TargetRequest};
+use crate::request::{LEAST_POSITIONS, SearchRequest, TargetRequest};
 use crate::search::{self, Request, Service, Watch};
 use std::borrow::Borrow;
 use std::iter;
@@ -28,11 +28,6 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
 ) -> Result<SearchReport> {
     // A bad request fails before the search begins.
     let gpus = others(home.gpu(), &asked.also_gpus)?;
-    let shares = asked.linear_share.len();
-    if shares > MOST_GPUS {
-        let allowed = format!("at most {MOST_GPUS} shares");
-        return Err(Error::field("search", "linear_share", shares, &allowed));
-    }
     let searched = &Request {
         service: service(home.gpu(), asked, searched, target, &of)?,
         ..searched.clone()
@@ -93,7 +88,7 @@ fn service<P: Into<Arc<Predictor>>>(
     }))
 }
 
-/// Searches again with every other share of linear attention, in every other format and on every other GPU, one after the
+/// Searches again in every other format and on every other GPU, one after the
 /// other.
 fn elsewhere<P: Borrow<Predictor>>(
     home: &Predictor,
@@ -107,7 +102,6 @@ fn elsewhere<P: Borrow<Predictor>>(
     let own = (searched.workload.dtype, searched.workload.recipe);
     let others = asked.also_dtypes.iter().map(|&dtype| Recipe::of_format(dtype, wide));
     let formats = each_once(iter::once(own).chain(others).collect());
-    let shares = each_once(asked.linear_share.clone()).into_iter().skip(1);
     let search = |predictor: &Predictor, (dtype, recipe): (Dtype, Recipe)| {
         let workload = Workload {
             dtype,
@@ -122,10 +116,6 @@ fn elsewhere<P: Borrow<Predictor>>(
         ElsewhereKeys::new(predictor.gpu(), workload.linear_dtype(), found)
     };
     let mut all = Vec::new();
-    for LinearShare(share) in shares {
-        let found = search::search(home, &searched.with_linear(asked.linear, share), watch);
-        all.push(ElsewhereKeys::new(home.gpu(), searched.workload.linear_dtype(), found).with_linear(share));
-    }
     all.extend(formats[1..].iter().map(|&format| search(home, format)));
     for gpu in gpus {
         let predictor = of(gpu)?;

@@ -39,6 +39,8 @@ named_enum! {
         Vocab = "vocab",
         /// Layers whose attention sees a sliding window.
         WindowLayers = "window_layers",
+        /// Layers with linear attention.
+        LinearLayers = "linear_layers",
         /// Width of the key/value latent of latent attention.
         KvLoraRank = "kv_lora_rank",
         /// Sequences per micro-batch and replica.
@@ -154,6 +156,7 @@ impl Dimension {
             Self::TopK => of_part!(1, MAX_EXPERTS, moe.top_k),
             Self::Vocab => plain!(Architecture, 1, MAX_VOCAB, vocab),
             Self::WindowLayers => of_part!(1, MAX_LAYERS, window.layers),
+            Self::LinearLayers => of_part!(1, MAX_LAYERS, linear.layers),
             Self::KvLoraRank => of_part!(1, MAX_HIDDEN, mla.kv_lora_rank),
             Self::Batch => plain!(Workload, 1, MAX_BATCH, batch),
             Self::Seq => plain!(Workload, 1, MAX_SEQUENCE, seq),
@@ -184,6 +187,7 @@ impl Dimension {
         match self {
             Self::MoeDFf | Self::MoeSharedDFf | Self::Experts | Self::TopK => arch.moe.is_some(),
             Self::WindowLayers => arch.window.is_some(),
+            Self::LinearLayers => arch.linear.is_some(),
             Self::KvLoraRank => arch.mla.is_some(),
             _ => true,
         }
@@ -193,6 +197,7 @@ impl Dimension {
     fn part(self) -> &'static str {
         match self {
             Self::WindowLayers => "sliding window",
+            Self::LinearLayers => "linear attention",
             Self::KvLoraRank => "latent attention",
             _ => "experts",
         }
@@ -407,6 +412,7 @@ mod tests {
     fn a_value_that_is_put_is_the_value_that_is_got() {
         let mut arch = Preset::find("deepseek-v3").unwrap().architecture.clone();
         arch.window = Some(crate::arch::Window { size: 1024, layers: 1 });
+        arch.linear = Preset::find("qwen3.5-9b").unwrap().architecture.linear;
         let mut work = Workload::train(1, 64);
         for (index, dimension) in Dimension::ALL.into_iter().enumerate() {
             assert_eq!(
@@ -425,6 +431,7 @@ mod tests {
                     Dimension::Experts => "moe.experts",
                     Dimension::TopK => "moe.top_k",
                     Dimension::WindowLayers => "window.layers",
+                    Dimension::LinearLayers => "linear.layers",
                     Dimension::KvLoraRank => "mla.kv_lora_rank",
                     other => other.name(),
                 }

@@ -102,9 +102,18 @@ pub(super) fn active_weights(arch: &Architecture) -> (u64, u64) {
     (layers + arch.further_weights(), arch.hidden * arch.vocab)
 }
 
-/// Weights of the linear maps of attention of either kind in all layers, without biases.
+/// Weights of the linear maps of attention in all layers, without biases: those with linear attention count as if they attended, unless
+/// all have it.
 pub fn attention_weights(arch: &Architecture) -> u64 {
-    arch.sum(|arch| mixer_total(arch, |linear| linear.members * linear.inputs * linear.outputs))
+    let weights = |linear: Linear| linear.members * linear.inputs * linear.outputs;
+    arch.sum(|arch| match arch.attention_layers() {
+        0 => mixer_total(arch, weights),
+        attending => {
+            let of_linear = arch.linear_layers() * total(linear_attention_linears(arch, 1), weights);
+            let of_attention = mixer_total(arch, weights) - of_linear;
+            of_attention * (attending + arch.linear_layers()) / attending
+        }
+    })
 }
 
 /// The sum over the linear maps of attention of either kind, in layers of one shape, of a count of each.

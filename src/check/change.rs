@@ -40,11 +40,11 @@ pub(super) fn distance(changes: &[Change]) -> f64 {
     let heads = change_of(Dimension::Heads);
     changes
         .iter()
-        // Head size and key/value heads follow the heads, windowed layers the layers; that is one change.
+        // Head size and key/value heads follow the heads, windowed and linear ones the layers; that is one change.
         .filter(|change| match (change.dimension, heads) {
             (Dimension::HeadDim, Some(_)) => false,
             (Dimension::KvHeads, Some(heads)) => ratio(change) != ratio(heads),
-            (Dimension::WindowLayers, _) => change_of(Dimension::Layers).is_none(),
+            (Dimension::WindowLayers | Dimension::LinearLayers, _) => change_of(Dimension::Layers).is_none(),
             _ => true,
         })
         .map(|change| ratio(change).ln().abs() + EACH_CHANGE)

@@ -123,6 +123,12 @@ impl Estimate {
         self.time * self.half_width.exp()
     }
 
+    /// The square of the half width without what is shared.
+    pub fn own_variance(&self) -> f64 {
+        // What is shared cannot exceed the whole.
+        self.half_width.powi(2) - self.shared.min(self.half_width).powi(2)
+    }
+
     /// The same with an interval that is wider by something all operators of a model share.
     pub fn widened(self, half_width: f64) -> Self {
         Self {

@@ -27,6 +27,9 @@ pub const LEAST_POSITIONS: u64 = 2048;
 /// The size that a search for a size starts from.
 const FIRST_SIZE: u64 = 1_000_000_000;
 
+/// The most shares of linear attention.
+const MOST_SHARES: usize = 16;
+
 /// The most shared experts of a layer.
 const MOST_SHARED: u64 = 64;
 
@@ -106,7 +109,8 @@ pub struct SearchRequest {
     #[arg(long, value_name = "V")]
     pub vocab: Option<Size>,
     /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages up to 8, the share of
-    /// layers with a sliding window, latent attention; the fastest of each kind of attention is in the answer.
+    /// layers with a sliding window or with linear attention, latent attention; the fastest of each kind of attention is in the
+    /// answer.
     #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "NAME")]
     #[serde(default)]
     pub free: Vec<Free>,
@@ -119,8 +123,8 @@ pub struct SearchRequest {
     #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "FORMAT")]
     #[serde(default)]
     pub also_dtypes: Vec<Dtype>,
-    /// Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of each further one is shown beside the others
-    /// [default: as in like, else 0].
+    /// Shares of the layers with linear attention to choose from, such as 0.75 or 0,0.5,0.75: the fastest of each is in the answer
+    /// [default: as in like, else 0; with linear in free 0,0.5,0.75,0.875].
     #[arg(long, value_delimiter = ',', num_args = 1.., value_name = "FRACTION")]
     #[serde(default)]
     #[schema(max_items = 16)]
@@ -353,30 +357,25 @@ impl SearchRequest {
         let whole_groups = self.export && !groups_can_be_written(&request.base)?;
         request.fixed.kv_group = whole_groups.then_some(1);
         request.equal_loss = self.objective() == Objective::EqualLoss;
-        if let Some(LinearShare(first)) = self.linear_share.first() {
-            for LinearShare(share) in &self.linear_share {
-                let with = request.with_linear(self.linear, *share);
-                if let Err(error) = with.base.validate() {
-                    return Err(Error::field(
-                        "search",
-                        "linear_share",
-                        share,
-                        &format!("0, since {error}"),
-                    ));
-                }
-                if with.base.linear.is_some() && request.free.contains(&Free::Window) {
-                    let allowed = "latent, tp or batch beside linear_share: a model has windows or linear attention";
-                    return Err(Error::field("search", "free", "window", allowed));
-                }
+        if !self.linear_share.is_empty() || self.free.contains(&Free::Linear) {
+            let shares = Vec::from_iter(self.linear_share.iter().map(|share| share.0));
+            if shares.len() > MOST_SHARES {
+                let allowed = format!("at most {MOST_SHARES} shares");
+                return Err(Error::field("search", "linear_share", shares.len(), &allowed));
             }
-            request = request.with_linear(self.linear, *first);
+            request = request.with_linear(self.linear, &shares);
+            let most = request.linear_shares.last().copied().unwrap_or_default();
+            let refuse = |why: &str| Err(Error::field("search", "linear_share", most, &format!("0, since {why}")));
+            let windowed = request.base.window.is_some() || request.free.contains(&Free::Window);
+            if request.base.linear.is_some() && windowed {
+                return refuse("a model has windows or linear attention");
+            }
+            if let Err(error) = request.base.validate() {
+                return refuse(&error.to_string());
+            }
         } else if self.linear.is_some() {
-            return Err(Error::field(
-                "search",
-                "linear",
-                "given",
-                "nothing without linear_share",
-            ));
+            let allowed = "nothing without linear_share, or linear in free";
+            return Err(Error::field("search", "linear", "given", allowed));
         }
         if like.is_some() {
             return Ok(request);
@@ -555,7 +554,7 @@ impl SearchRequest {
                 Free::MicroBatch => self.workload.batch,
                 Free::Tp => several(self.workload.tp),
                 Free::Pp => several(self.workload.pp),
-                Free::Window | Free::Latent => None,
+                Free::Window | Free::Linear | Free::Latent => None,
             };
             if let Some(value) = given {
                 let field = free.dimension().name();

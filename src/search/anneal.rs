@@ -59,6 +59,7 @@ const EXPERT_MOVES: [&[Dimension]; 2] = [&[Dimension::Experts, Dimension::TopK],
 
 /// Those of what else may vary.
 const WINDOW_MOVES: [&[Dimension]; 1] = [&[Dimension::WindowLayers]];
+const LINEAR_MOVES: [&[Dimension]; 1] = [&[Dimension::LinearLayers]];
 const LATENT_MOVES: [&[Dimension]; 1] = [&[Dimension::KvLoraRank]];
 
 /// How much is spent.
@@ -171,6 +172,7 @@ fn moves(space: &Space) -> Vec<&'static [Dimension]> {
     for free in &space.free {
         match free {
             Free::Window => moves.extend(WINDOW_MOVES),
+            Free::Linear => moves.extend(LINEAR_MOVES),
             Free::Latent => moves.extend(LATENT_MOVES),
             Free::MicroBatch | Free::Tp | Free::Pp => {}
         }
@@ -306,7 +308,9 @@ impl<'a> Chain<'a> {
             next = self.other(Dimension::Vocab, next, random);
         }
         if next[Dimension::Layers] != shape[Dimension::Layers] {
-            next = self.same_windows(shape, next);
+            for part in [Dimension::WindowLayers, Dimension::LinearLayers] {
+                next = self.same_share(part, shape, next);
+            }
             next = self.other_stages(next, random);
         }
         next
@@ -338,10 +342,10 @@ impl<'a> Chain<'a> {
         next
     }
 
-    /// Windows in as large a share of other layers.
-    fn same_windows(&self, shape: &Shape, next: Shape) -> Shape {
-        let choices = |shape: &Shape| self.space.choices(Dimension::WindowLayers, shape);
-        let same = |other: &Shape| other[Dimension::WindowLayers] == shape[Dimension::WindowLayers];
+    /// Layers of one kind in as large a share of other layers.
+    fn same_share(&self, part: Dimension, shape: &Shape, next: Shape) -> Shape {
+        let choices = |shape: &Shape| self.space.choices(part, shape);
+        let same = |other: &Shape| other[part] == shape[part];
         let at = choices(shape).iter().position(same).unwrap_or(0);
         choices(&next).get(at).copied().unwrap_or(next)
     }

@@ -13,6 +13,8 @@ named_enum! {
         Pp = "pp",
         /// The share of the layers whose attention sees a sliding window: none, a half, three quarters, five sixths.
         Window = "window",
+        /// The share of the layers with linear attention: none, a half, three quarters, seven eighths, or those that are asked for.
+        Linear = "linear",
         /// Latent attention of several ranks, or none.
         Latent = "latent",
     }
@@ -26,6 +28,7 @@ impl Free {
             Self::Tp => Dimension::Tp,
             Self::Pp => Dimension::Pp,
             Self::Window => Dimension::WindowLayers,
+            Self::Linear => Dimension::LinearLayers,
             Self::Latent => Dimension::KvLoraRank,
         }
     }
@@ -35,7 +38,7 @@ impl Free {
         let largest_log2 = match self {
             Self::MicroBatch => 6,
             Self::Tp | Self::Pp => 3,
-            Self::Window | Self::Latent => return None,
+            Self::Window | Self::Linear | Self::Latent => return None,
         };
         Some((0..=largest_log2).map(|power| 1 << power).collect())
     }

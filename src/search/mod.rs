@@ -1,7 +1,7 @@
 //! The fastest architecture for a number of parameters.
 //!
-//! [`search`] varies layers, width, heads, key/value heads, MLP width and padded vocabulary (micro-batch, ranks, windows and
-//! latent attention where asked) over a lattice inside `data/search-bounds.toml`, jointly with the layout where that is
+//! [`search`] varies layers, width, heads, key/value heads, MLP width and padded vocabulary (micro-batch, ranks, windows, linear
+//! and latent attention where asked) over a lattice inside `data/search-bounds.toml`, jointly with the layout where that is
 //! planned. It anneals and polishes, or looks at every shape.
 
 mod anneal;
@@ -15,6 +15,8 @@ pub mod goal;
 mod loss;
 
 mod objective;
+
+mod order;
 
 pub mod rank;
 
@@ -35,6 +37,7 @@ mod sizes;
 mod space;
 
 pub use free::Free;
+pub use order::{Order, Rival};
 pub use request::{
     Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY, USUAL_WINDOW,
     usual_architecture,
@@ -98,7 +101,7 @@ const CLOSE: usize = 200;
 const ROUNDS: usize = 6;
 
 /// Dimensions in which shapes of one neighbourhood differ.
-const WITHIN_SIZE: [Dimension; 10] = [
+const WITHIN_SIZE: [Dimension; 11] = [
     Dimension::Heads,
     Dimension::KvHeads,
     Dimension::HeadDim,
@@ -109,6 +112,7 @@ const WITHIN_SIZE: [Dimension; 10] = [
     Dimension::MoeDFf,
     Dimension::WindowLayers,
     Dimension::KvLoraRank,
+    Dimension::LinearLayers,
 ];
 
 named_enum! {
@@ -242,6 +246,8 @@ pub struct Found {
     pub stopped: StopReason,
     /// Every size that was tried, where a goal finds the size.
     pub sizes: Option<Sizes>,
+    /// What the order of the shapes hangs on; `None` if there is but one.
+    pub order: Option<Order>,
 }
 
 /// Finds the fastest shapes of a request, or those that come nearest to its goal.
@@ -266,17 +272,21 @@ pub struct Found {
 /// # }
 /// ```
 pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
-    let Some(goal) = request.goal else {
-        return search_of(predictor, request, EFFORT, watch);
-    };
-    goal.check(request, request.sized)?;
-    match request.sized {
-        true => {
-            let found = search_of(predictor, request, EFFORT, watch)?;
-            sizes::affordable(&found).map(|()| found)
-        }
-        false => sizes::search_sizes(predictor, request, goal, watch),
+    if let Some(goal) = request.goal {
+        goal.check(request, request.sized)?;
     }
+    let found = match request.goal.filter(|_| !request.sized) {
+        Some(goal) => sizes::search_sizes(predictor, request, goal, watch)?,
+        None => {
+            let found = search_of(predictor, request, EFFORT, watch)?;
+            sizes::affordable(&found)?;
+            found
+        }
+    };
+    Ok(Found {
+        order: Order::of(predictor, &found),
+        ..found
+    })
 }
 
 /// A search of one size.
@@ -451,6 +461,7 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
         refused: archive.refused,
         stopped,
         sizes: None,
+        order: None,
         request,
     })
 }
@@ -671,6 +682,7 @@ fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
         vocab: request.vocab,
         fixed: request.fixed,
         free: request.free.clone(),
+        linear_shares: request.linear_shares.clone(),
     })
 }
 

@@ -1,13 +1,12 @@
 //! From evaluated shapes to an answer: ties, the nearest published model, the Pareto front.
 
-use crate::arch::{Architecture, Dimension, Preset, Window};
+use crate::arch::{Architecture, Preset};
 use crate::gpu::Gpu;
 use crate::loss::{Comparison, TIED};
 use crate::predict::Predictor;
 use crate::predict::step::{self, Sensitivity};
 use crate::rules::{Finding, judge_all};
 use crate::search::bounds::{Bounds, WHOLE_HEADS};
-use crate::search::free::Free;
 use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
 use crate::search::shape::Shape;
@@ -110,14 +109,14 @@ pub fn rank(
         let (group, slower): (Vec<_>, Vec<_>) = candidates
             .into_iter()
             .partition(|other| ties(&fastest, other, of_framework(&fastest, other)));
-        kinds.extend(group.iter().map(|one| attention(space, &one.shape)));
+        kinds.extend(group.iter().map(|one| space.kind_of_attention(&one.shape)));
         groups.push(place_all(&group, tie));
         candidates = slower;
         tie += 1;
     }
     // What else may be chosen is shown even where it is slower than all these.
     for candidate in candidates {
-        if kinds.insert(attention(space, &candidate.shape)) {
+        if kinds.insert(space.kind_of_attention(&candidate.shape)) {
             groups.push(place_all(&[candidate], tie));
             tie += 1;
         }
@@ -175,7 +174,7 @@ fn different(
         let away = |of: fn(&Architecture) -> u64| (of(&a.architecture) as f64 / of(&b.architecture) as f64).ln().abs();
         let parts = |one: &Ranked| {
             let experts = one.architecture.moe.map(|moe| (moe.experts, moe.top_k));
-            (experts, attention(space, &one.candidate.shape))
+            (experts, space.kind_of_attention(&one.candidate.shape))
         };
         let [one, other] = [a, b].map(|ranked| ranked.candidate.shape.of_workload());
         // A planned layout is the best one of its shape, not another choice.
@@ -189,7 +188,7 @@ fn different(
     let mut kinds = HashSet::new();
     let firsts = by_cost
         .into_iter()
-        .filter(|one| kinds.insert(attention(space, &one.0.candidate.shape)));
+        .filter(|one| kinds.insert(space.kind_of_attention(&one.0.candidate.shape)));
     let mut chosen: Vec<&(Ranked, Comparison)> = Vec::new();
     let all = groups.iter().flatten();
     for one in all.clone().take(1).chain(firsts).chain(all) {
@@ -295,21 +294,6 @@ impl Published {
 /// where `base` has it.
 pub fn is_alike(arch: &Architecture, base: &Architecture) -> bool {
     arch.linear.is_none() && arch.moe.is_some() == base.moe.is_some() && (arch.mla.is_none() || base.mla.is_some())
-}
-
-/// What kind of attention a shape has, where that may differ: its latent, and how many windowed layers there are for each one
-/// that sees everything.
-fn attention(space: &Space, shape: &Shape) -> [Option<u64>; 2] {
-    let latent = shape[Dimension::KvLoraRank];
-    let window = Window {
-        size: space.window_size,
-        layers: shape[Dimension::WindowLayers],
-    };
-    let pattern = window.pattern(shape[Dimension::Layers]);
-    [
-        space.free.contains(&Free::Latent).then_some(latent),
-        pattern.filter(|_| space.free.contains(&Free::Window)),
-    ]
 }
 
 fn coordinates(arch: &Architecture) -> Vec<f64> {

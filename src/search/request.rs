@@ -78,8 +78,10 @@ pub struct Request {
     pub shard: bool,
     /// What is known of the layout of training states that are spread over GPUs.
     pub layout: Layout,
-    /// Dimensions of the workload that vary too.
+    /// What else varies.
     pub free: Vec<Free>,
+    /// Shares of the layers with linear attention, rising; that of the base where there are none.
+    pub linear_shares: Vec<f64>,
     /// Dimensions that stay.
     pub fixed: Fixed,
     /// Bounds that are relaxed.
@@ -176,17 +178,23 @@ impl Request {
         presets.min_by(|a, b| badness(&a.architecture).total_cmp(&badness(&b.architecture)))
     }
 
-    /// The same with linear attention in this share of the layers, of this kind or that of the base.
+    /// The same with linear attention in any of these shares of the layers, of this kind or that of the base; shares that are usual
+    /// where none is given.
     #[must_use]
-    pub fn with_linear(&self, kind: Option<Recurrence>, share: f64) -> Self {
+    pub fn with_linear(&self, kind: Option<Recurrence>, shares: &[f64]) -> Self {
+        let mut shares = if shares.is_empty() { &LINEAR_SHARES } else { shares }.to_vec();
+        shares.sort_by(f64::total_cmp);
+        shares.dedup();
+        let most = shares.last().copied().unwrap_or_default();
         let mut request = self.clone();
         let base = &mut request.base;
-        let layers = (share * base.layers as f64).round() as u64;
-        // Another share may have left none in the base.
-        let own = base.linear.or(self.baseline.linear);
-        let own = own.filter(|linear| kind.is_none() || linear.kind == kind);
+        let layers = (most * base.layers as f64).round() as u64;
+        let own = base.linear.filter(|linear| kind.is_none() || linear.kind == kind);
         let linear = own.unwrap_or_else(|| usual_linear(kind.unwrap_or(Recurrence::GatedDeltaNet), base.hidden));
         base.linear = (layers > 0).then_some(LinearLayers { layers, ..linear });
+        request.free.retain(|free| *free != Free::Linear);
+        request.free.extend((shares.len() > 1).then_some(Free::Linear));
+        request.linear_shares = shares;
         request
     }
 
@@ -225,6 +233,7 @@ impl Request {
             shard: true,
             layout: Layout::default(),
             free: Vec::new(),
+            linear_shares: Vec::new(),
             fixed: Fixed::default(),
             relaxed: Vec::new(),
             method: Method::Anneal { seed: 0 },
@@ -288,6 +297,10 @@ fn usual_linear(kind: Recurrence, hidden: u64) -> LinearLayers {
         ..LinearLayers::default()
     }
 }
+
+/// Shares of the layers with linear attention: none, a half (arXiv 2510.04800), three quarters (Qwen3-Next, Kimi Linear), seven
+/// eighths (Jamba, arXiv 2403.19887).
+const LINEAR_SHARES: [f64; 4] = [0.0, 0.5, 0.75, 0.875];
 
 /// Keys that a windowed layer sees in a search that names no model with windows: those of Gemma 3.
 pub const USUAL_WINDOW: u64 = 1024;

@@ -8,7 +8,7 @@ use crate::arch::parameters;
 use std::ops::{Index, IndexMut};
 
 /// The dimensions that a search varies, in the order by which equally fast shapes are sorted.
-pub const VARIED: [Dimension; 15] = [
+pub const VARIED: [Dimension; 16] = [
     Dimension::Layers,
     Dimension::Hidden,
     Dimension::Heads,
@@ -24,6 +24,7 @@ pub const VARIED: [Dimension; 15] = [
     Dimension::MoeDFf,
     Dimension::WindowLayers,
     Dimension::KvLoraRank,
+    Dimension::LinearLayers,
 ];
 
 /// Those of them that are of the workload.

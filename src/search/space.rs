@@ -82,6 +82,8 @@ pub struct Space {
     pub fixed: Fixed,
     /// What else may vary.
     pub free: Vec<Free>,
+    /// Shares of the layers with linear attention, rising; that of the base where there are none.
+    pub linear_shares: Vec<f64>,
 }
 
 impl Space {
@@ -95,12 +97,13 @@ impl Space {
             size: self.window_size,
             layers,
         });
-        arch.linear = self.base.linear.map(|linear| self.linear_of(linear, shape));
+        let linear = self.base.linear.filter(|_| shape[Dimension::LinearLayers] > 0);
+        arch.linear = linear.map(|linear| self.linear_of(linear, shape));
         shape.put(arch, work);
         self.put_width(arch, shape[self.width()]);
     }
 
-    /// Linear attention in the same share of the layers, with heads of the same size in proportion to the width.
+    /// Linear attention with heads of the same size as in the base, in proportion to the width.
     fn linear_of(&self, linear: LinearLayers, shape: &Shape) -> LinearLayers {
         let wider = |heads: u64| (heads * shape[Dimension::Hidden] / self.base.hidden).max(1);
         let key_heads = match linear.kind {
@@ -109,7 +112,6 @@ impl Space {
             _ => wider(linear.key_heads),
         };
         LinearLayers {
-            layers: linear.layers * shape[Dimension::Layers] / self.base.layers,
             heads: (wider(linear.heads) / key_heads).max(1) * key_heads,
             key_heads,
             ..linear
@@ -169,6 +171,7 @@ impl Space {
             }
             Dimension::KvHeads => self.kv_heads(shape),
             Dimension::WindowLayers => self.windowed_layers(shape[Dimension::Layers]),
+            Dimension::LinearLayers => self.linear_layers(shape[Dimension::Layers]),
             Dimension::KvLoraRank => self.latent_ranks(),
             Dimension::Vocab => self.vocabularies(shape[Dimension::Tp]),
             Dimension::Experts => self.experts(),
@@ -251,8 +254,9 @@ impl Space {
         let workload = &self.layouts[layout];
         let start = Shape::of(&self.base, workload)
             .under(layout, workload, &self.base)
-            // Chosen last; the base's may be more than the layers of a shape.
+            // Chosen after the layers; the base's may be more than those of a shape.
             .with(Dimension::WindowLayers, 0)
+            .with(Dimension::LinearLayers, 0)
             .with(Dimension::DFf, 0)
             .with(self.width(), 0);
         let of_width = |wide: Shape| {
@@ -264,9 +268,15 @@ impl Space {
                 let chosen = shapes.flat_map(|shape| self.choices(dimension, shape));
                 chosen.collect()
             });
-            for shape in shapes {
-                // More layers have more parameters, so those within reach are neighbours.
-                let by_layers = self.choices(Dimension::Layers, &shape);
+            let kinds = 0..self.linear_shares.len().max(1);
+            let shapes = shapes
+                .iter()
+                .flat_map(|shape| kinds.clone().map(move |kind| (shape, kind)));
+            for (shape, kind) in shapes {
+                // More layers of one share have more parameters, so those within reach are neighbours.
+                let by_layers = self.choices(Dimension::Layers, shape).into_iter();
+                let of_kind = |shape| self.choices(Dimension::LinearLayers, &shape).get(kind).copied();
+                let by_layers: Vec<Shape> = by_layers.filter_map(of_kind).collect();
                 let mut ends = |shape: &Shape| self.reach_of_heads(self.count, shape, &mut scratch);
                 let first = by_layers.partition_point(|shape| ends(shape)[1] < self.budget.0);
                 let end = by_layers.partition_point(|shape| ends(shape)[0] <= self.budget.1);
@@ -524,6 +534,30 @@ impl Space {
         let mut counts: Vec<u64> = WINDOWED.map(|[part, of]| layers * part / of).to_vec();
         counts.dedup();
         counts
+    }
+
+    /// How many of so many layers have linear attention; 0 where none does.
+    fn linear_layers(&self, layers: u64) -> Vec<u64> {
+        let Some(linear) = self.base.linear else {
+            return vec![0];
+        };
+        if self.linear_shares.is_empty() {
+            return vec![linear.layers * layers / self.base.layers];
+        }
+        let shares = self.linear_shares.iter();
+        let mut counts: Vec<u64> = shares.map(|share| (share * layers as f64).round() as u64).collect();
+        counts.dedup();
+        counts
+    }
+
+    /// What kind of attention a shape has of those that vary: the places of its choices.
+    pub fn kind_of_attention(&self, shape: &Shape) -> Vec<Option<usize>> {
+        let of_attention = self.free.iter().filter(|free| free.powers().is_none());
+        let place = |free: &Free| {
+            let choices = self.choices(free.dimension(), shape);
+            choices.iter().position(|choice| choice == shape)
+        };
+        of_attention.map(place).collect()
     }
 
     /// Widths of the key/value latent; 0 without latent attention.

@@ -926,8 +926,8 @@ fn linear_attention_keeps_its_share_and_kind_and_shares_are_compared() {
         top: 1,
         ..request(1_300_000_000, Workload::decode(16, 65_536))
     };
-    let hybrid = plain.with_linear(None, 0.75);
-    assert_eq!(hybrid.with_linear(None, 0.0).base.linear, None);
+    let hybrid = plain.with_linear(None, &[0.75]);
+    assert_eq!(hybrid.with_linear(None, &[0.0]).base.linear, None);
     let [plain, hybrid] = [plain, hybrid].map(|request| of(&request));
     let found = &hybrid.shapes[0];
     assert!((share(&found.ranked.architecture) - 0.75).abs() < 0.03);
@@ -938,4 +938,65 @@ fn linear_attention_keeps_its_share_and_kind_and_shares_are_compared() {
         .find(|(part, _)| *part == crate::loss::Part::LinearAttention)
         .unwrap();
     assert!(*costs < 0.0, "{costs}");
+}
+
+#[test]
+fn shares_of_linear_attention_vary_where_they_are_free_and_the_best_of_each_is_shown() {
+    let predictor = predictor("h200");
+    let request = Request {
+        equal_loss: false,
+        fixed: [(Dimension::Hidden, Some(2048))].into(),
+        ..request(1_300_000_000, Workload::decode(16, 65_536))
+    };
+    let free = request.with_linear(None, &[]);
+    assert_eq!(free.free, [Free::Linear]);
+    let all = search(&predictor, &free, &quiet).unwrap();
+    assert_annealing_agrees(&predictor, &free, &all, 3);
+    for share in &free.linear_shares {
+        // Each is about as good as where it alone is asked for.
+        let alone = search(&predictor, &request.with_linear(None, &[*share]), &quiet).unwrap();
+        let of_share = |shape: &&Recommendation| {
+            let arch = &shape.ranked.architecture;
+            arch.linear_layers() == (share * arch.layers as f64).round() as u64
+        };
+        let fastest = |found: &Found| {
+            let costs = found
+                .shapes
+                .iter()
+                .filter(of_share)
+                .map(|shape| shape.ranked.candidate.cost);
+            costs.fold(f64::INFINITY, f64::min)
+        };
+        // One that a faster share beats in loss for sure is left out.
+        let behind = fastest(&all) - fastest(&alone);
+        assert!((0.0..0.1).contains(&behind), "{share}: {behind}");
+    }
+    let fastest = &all.fastest.architecture;
+    assert_eq!(
+        (7 * fastest.layers).abs_diff(8 * fastest.linear_layers()) / 8,
+        0,
+        "{fastest:?}"
+    );
+    // What flips the order flips it, and what would narrow it is named with its share.
+    let order = all.order.as_ref().unwrap();
+    let shares: Vec<f64> = order.narrows.iter().map(|(.., share)| *share).collect();
+    assert!(
+        shares.is_sorted_by(|a, b| a >= b) && shares.iter().sum::<f64>() <= 1.0 + 1e-9,
+        "{shares:?}"
+    );
+    let rival = order.rival.as_ref().unwrap();
+    assert_eq!(rival.flips.len() + rival.stays.len(), 2);
+    let lead = |dimension: Dimension, value: u64| {
+        let [first, rival] = [0, rival.place].map(|place| {
+            let shape = &all.shapes[place];
+            let (mut arch, mut work) = (shape.ranked.architecture.clone(), shape.workload);
+            dimension.put(&mut arch, &mut work, value);
+            estimate_step(&predictor, &arch, &work).unwrap().gpu_time_per_token()
+        });
+        (rival / first).ln()
+    };
+    for (dimension, value) in &rival.flips {
+        assert!(lead(*dimension, *value) < 0.0, "{dimension} {value}");
+    }
+    assert!(lead(Dimension::Context, 65_536) > 0.0);
 }

@@ -419,10 +419,8 @@ impl Sum {
         self.time += time;
         self.tiers[each.tier as usize] += time;
         self.caveats = self.caveats.union(each.caveats);
-        // What is shared cannot exceed the whole.
-        let shared = each.shared.min(each.half_width);
-        self.shared += time.secs() * shared;
-        self.own_squared += (time.secs()).powi(2) * (each.half_width.powi(2) - shared.powi(2));
+        self.shared += time.secs() * each.shared.min(each.half_width);
+        self.own_squared += (time.secs()).powi(2) * each.own_variance();
     }
 
     /// Half width of the 90 % interval of the logarithm of the sum.

@@ -1,5 +1,7 @@
 //! The answer to `search`: ranked shapes, the baseline, what won the time, the Pareto front.
 
+mod order;
+
 mod text;
 
 use crate::arch::{Dimension, Workload};
@@ -12,6 +14,7 @@ use crate::predict::estimate::{Tier, TierShares};
 use crate::predict::step::StepEstimate;
 use crate::report::architecture::ArchitectureShape;
 use crate::report::plan::{LayoutKeys, LimitKeys};
+use crate::report::search::order::OrderKeys;
 use crate::report::{Basis, NamedGpu, joined};
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Objective, Outcome};
@@ -58,6 +61,9 @@ pub struct SearchReport {
     fastest: PointKeys,
     pareto_front: Vec<PointKeys>,
     search: MethodKeys,
+    /// What the order of the shapes hangs on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<OrderKeys>,
     /// The best of the same search on other GPUs and in other number formats, where they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     elsewhere: Vec<ElsewhereKeys>,
@@ -100,6 +106,9 @@ struct RequestKeys {
     /// What else of attention varied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     free_attention: Vec<Free>,
+    /// Shares of the layers with linear attention to choose from, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    linear_shares: Vec<f64>,
     /// Query heads per key head, where only one can be written as a config.
     #[serde(skip_serializing_if = "Option::is_none")]
     kv_group: Option<u64>,
@@ -495,9 +504,6 @@ pub struct ElsewhereKeys {
     gpu: String,
     /// Format of the linear maps' operands.
     dtype: Dtype,
-    /// Share of the layers with linear attention, where it is another one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    linear_share: Option<f64>,
     /// The shape of rank 1, if any shape was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<BestKeys>,
@@ -528,14 +534,6 @@ struct BestKeys {
 }
 
 impl ElsewhereKeys {
-    /// The same with another share of linear attention.
-    pub fn with_linear(self, share: f64) -> Self {
-        Self {
-            linear_share: Some(share),
-            ..self
-        }
-    }
-
     /// What a search on this GPU in this format has found.
     pub fn new(gpu: &Gpu, dtype: Dtype, found: Result<Found>) -> Self {
         let best = found.as_ref().ok().map(|found| {
@@ -563,7 +561,6 @@ impl ElsewhereKeys {
         Self {
             gpu: gpu.name.clone(),
             dtype,
-            linear_share: None,
             best,
             refused: found.err().map(|error| error.to_string()),
         }
@@ -622,6 +619,7 @@ impl SearchReport {
                     .copied()
                     .filter(|free| free.powers().is_none())
                     .collect(),
+                linear_shares: request.linear_shares.clone(),
                 kv_group: request.fixed.kv_group,
             },
             workload: request.workload,
@@ -642,6 +640,7 @@ impl SearchReport {
             fastest: PointKeys::new(found, &found.fastest),
             pareto_front: found.front.iter().map(|point| PointKeys::new(found, point)).collect(),
             search: MethodKeys::new(found),
+            order: found.order.as_ref().map(OrderKeys::new),
             elsewhere: Vec::new(),
             sizes: found.sizes.as_ref().map(|sizes| SizesKeys::new(found, sizes)),
             configs: Vec::new(),

@@ -161,8 +161,12 @@ impl SearchReport {
         }
         for free in &request.free_attention {
             let varied = match free {
-                Free::Window => "windows in none, a half, three quarters or five sixths of the layers",
-                _ => "latent attention of several ranks, or none",
+                Free::Linear => format!(
+                    "linear attention in a share of {} of the layers",
+                    joined(", ", &request.linear_shares)
+                ),
+                Free::Window => "windows in none, a half, three quarters or five sixths of the layers".to_owned(),
+                _ => "latent attention of several ranks, or none".to_owned(),
             };
             lines.push(format!(
                 "free: {varied}; the fastest of each is among the shapes as far as `--top` goes"
@@ -265,9 +269,11 @@ impl SearchReport {
     fn compute_optimal(&self) -> Option<String> {
         let optimal = self.sizes.as_ref()?.compute_optimal.as_ref()?;
         let even = optimal.even_at_tokens.map(|tokens| {
+            let served = self.request.serve.as_ref().map_or(1.0, |life| life.tokens);
             format!(
-                "; it would cost less below {} billion tokens served",
-                significant(tokens / 1e9)
+                "; it would cost less below {} billion tokens served, or if serving cost less than {} times as much",
+                significant(tokens / 1e9),
+                significant(tokens / served)
             )
         });
         Some(format!(
@@ -458,6 +464,7 @@ impl SearchReport {
                 ));
             }
         }
+        lines.extend(self.order_lines());
         lines.push(self.loss_sentence());
         let shapes = self.shapes.iter().filter(|shape| shape.loss.recalls_less);
         let ranks = joined(", ", shapes.map(|shape| shape.rank));
@@ -571,7 +578,10 @@ impl SearchReport {
                 Evidence::Extrapolated,
                 " * extrapolated beyond the runs that the laws were fitted to",
             ),
-            (Evidence::None, " ** without a part that has never been measured"),
+            (
+                Evidence::None,
+                " ** without a part that has never been measured, of which throughput alone decides",
+            ),
             (Evidence::Refused, " Refused"),
         ] {
             if let Some(names) = reasons(evidence) {
@@ -603,16 +613,14 @@ impl SearchReport {
             left("format's loss, 10^-3 nats (90 %)").minor(3),
         ];
         let rows = self.elsewhere.iter().map(|place| {
-            let linear = place.linear_share.map(|share| format!(", {} linear", percent(share)));
-            let dtype = format!("{}{}", place.dtype, linear.unwrap_or_default());
             let Some(best) = &place.best else {
                 let refused = place.refused.as_deref().unwrap_or_default();
-                return row![place.gpu, dtype, refused, "-", "-", "-", "-", "-", "-"];
+                return row![place.gpu, place.dtype, refused, "-", "-", "-", "-", "-", "-"];
             };
             let shape = &best.shape;
             row![
                 place.gpu,
-                dtype,
+                place.dtype,
                 format!(
                     "{} layers of {}, {} heads ({} kv) of {}, d_ff {}",
                     shape.layers_text(),
