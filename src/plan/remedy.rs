@@ -43,9 +43,9 @@ pub fn remedy(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Re
         let mut spread = spread(work, factor, node).into_iter().filter(runs);
         spread.find_map(|spread| {
             let is_enough = |work: &Workload| fits(work).is_some();
-            let options = Options::of(gpu, arch, &spread, framework, &is_enough);
+            let kinds = kinds(gpu, arch, &spread, framework, &is_enough);
             let is_legal = |work: &Workload| work.validate(arch).is_ok();
-            let mut near = options.near(&spread, &is_legal, &is_enough);
+            let mut near = near(spread, kinds, &is_legal, &is_enough);
             near.find_map(|workload| fits(&workload).map(|memory| Remedy { workload, memory }))
         })
     }))
@@ -75,179 +75,179 @@ fn spread(work: &Workload, factor: u64, node: u64) -> Vec<Workload> {
     spread.collect()
 }
 
-/// Changes of a workload that cost no GPU, the cheapest first; the first of each changes nothing.
-struct Options {
-    losses: Vec<Loss>,
-    zero: Vec<u8>,
-    batches: Vec<u64>,
-    recomputed: Vec<Recompute>,
-    in_backward: Vec<bool>,
-    bases: Vec<BaseDtype>,
-    dtypes: Vec<(Dtype, Recipe)>,
-    optimizers: Vec<Optimizer>,
-    offloads: Vec<Offload>,
+/// A change of a workload that costs no GPU.
+#[derive(Clone, Copy)]
+enum Change {
+    Loss(Loss),
+    Zero(u8),
+    Batch(u64),
+    Recompute(Recompute),
+    InBackward,
+    Base(BaseDtype),
+    Format(Dtype, Recipe),
+    Optimizer(Optimizer),
+    Offload(Offload),
 }
 
-/// The place of each of the [`Options`].
+impl Change {
+    /// Makes the change.
+    fn make(self, work: &mut Workload) {
+        match self {
+            Self::Loss(loss) => work.loss = loss,
+            Self::Zero(stage) => work.zero = stage,
+            Self::Batch(batch) => {
+                if work.trains() {
+                    work.microbatches *= work.batch / batch;
+                }
+                work.batch = batch;
+            }
+            Self::Recompute(recompute) => (work.recompute, work.recompute_layers) = (recompute, 0),
+            Self::InBackward => work.optimizer_in_backward = true,
+            Self::Base(dtype) => work.base_dtype = dtype,
+            Self::Format(dtype, recipe) => (work.dtype, work.recipe) = (dtype, recipe),
+            Self::Optimizer(optimizer) => work.optimizer = optimizer,
+            Self::Offload(offload) => work.offload = offload,
+        }
+    }
+
+    /// Whether it may exclude a change of another kind: updates during the backward pass exclude accumulation and an
+    /// offloaded optimizer.
+    const fn excludes_others(self) -> bool {
+        matches!(self, Self::Batch(_) | Self::InBackward | Self::Offload(_))
+    }
+}
+
+/// Changes by kind, each kind with the cheapest first.
+type Kinds = [Vec<Change>; 9];
+
+/// How many of the changes of each kind are passed to reach the one that is made; 0 makes none.
 type Places = [usize; 9];
 
-impl Options {
-    fn of(
-        gpu: &Gpu,
-        arch: &Architecture,
-        work: &Workload,
-        framework: &Framework,
-        fits: &dyn Fn(&Workload) -> bool,
-    ) -> Self {
-        let (trains, practice) = (work.trains(), &framework.practice);
-        let mut options = Self {
-            losses: vec![work.loss],
-            zero: vec![work.zero],
-            batches: vec![work.batch],
-            recomputed: vec![work.recompute],
-            in_backward: vec![work.optimizer_in_backward],
-            bases: vec![work.base_dtype],
-            dtypes: vec![(work.dtype, work.recipe)],
-            optimizers: vec![work.optimizer],
-            offloads: vec![work.offload],
-        };
-        if !trains {
-            let is_wide = work.recipe == Recipe::Tensorwise && work.dtype.size() == 2;
-            if is_wide && arch.stated.stored().is_none() {
-                let fp8 = gpu.peak(Dtype::Fp8).map(|_| (Dtype::Fp8, Recipe::Tensorwise));
-                options.dtypes.extend(fp8);
-                options.dtypes.push((work.dtype, Recipe::W4a16));
-            }
-            let with = |batch| Workload { batch, ..*work };
-            let largest = largest_that(work.batch, |batch| fits(&with(batch)));
-            options.batches.extend(largest);
-            return options;
-        }
+/// The changes that `work` may take.
+fn kinds(
+    gpu: &Gpu,
+    arch: &Architecture,
+    work: &Workload,
+    framework: &Framework,
+    fits: &dyn Fn(&Workload) -> bool,
+) -> Kinds {
+    let (mut losses, mut stages, mut batches, mut recomputed) = (vec![], vec![], vec![], vec![]);
+    let (mut in_backward, mut bases, mut formats) = (vec![], vec![], vec![]);
+    let (mut optimizers, mut offloads) = (vec![], vec![]);
+    let practice = &framework.practice;
+    if work.trains() {
         if work.has_adapters() && work.base_dtype == BaseDtype::Auto {
-            options.bases.push(BaseDtype::Nf4);
+            bases.push(Change::Base(BaseDtype::Nf4));
         }
         // A trainer that composes its loss of operations takes another one.
         let composed = |loss| matches!(loss, Loss::Eager | Loss::Compiled);
         let is_open = composed(practice.loss);
         if composed(practice.loss(work)) {
-            options.losses.push(Loss::Fused);
+            losses.push(Change::Loss(Loss::Fused));
         }
         if work.dp * work.cp > 1 {
-            let stages = framework.zero_stages.iter().copied();
-            let higher = stages.filter(|stage| *stage > work.zero);
-            options.zero.extend(higher.filter(|stage| *stage < 2 || work.pp == 1));
+            let higher = framework.zero_stages.iter().filter(|stage| **stage > work.zero);
+            let higher = higher.filter(|stage| **stage < 2 || work.pp == 1);
+            stages.extend(higher.copied().map(Change::Zero));
         }
         let halves = std::iter::successors(Some(work.batch), |batch| batch.is_multiple_of(2).then_some(batch / 2));
-        options.batches.extend(halves.skip(1));
+        batches.extend(halves.skip(1).map(Change::Batch));
         // What is recomputed today may be none of these, and less than the first of them.
         let at = RECOMPUTED.iter().position(|one| *one == work.recompute);
         let more = RECOMPUTED.into_iter().skip(at.unwrap_or(0) + 1);
         let more = more.filter(|one| *one != Recompute::LatentUp || arch.mla.is_some());
-        options.recomputed.extend(more);
-        let plain = (work.optimizer, work.optimizer_states) == <(_, _)>::default();
-        if is_open && plain {
-            options.optimizers.push(Optimizer::AdamW8bit);
+        recomputed.extend(more.map(Change::Recompute));
+        if is_open && (work.optimizer, work.optimizer_states) == <(_, _)>::default() {
+            optimizers.push(Change::Optimizer(Optimizer::AdamW8bit));
         }
         if is_open && !work.optimizer_in_backward {
-            options.in_backward.push(true);
+            in_backward.push(Change::InBackward);
         }
         if work.offload == Offload::None && gpu.host_bandwidth().is_some() {
-            options
-                .offloads
-                .extend([Offload::Optimizer, Offload::Activations, Offload::All]);
+            let more = [Offload::Optimizer, Offload::Activations, Offload::All];
+            offloads.extend(more.map(Change::Offload));
         }
-        options
+    } else {
+        let is_wide = work.recipe == Recipe::Tensorwise && work.dtype.size() == 2;
+        if is_wide && arch.stated.stored().is_none() {
+            let fp8 = Change::Format(Dtype::Fp8, Recipe::Tensorwise);
+            formats.extend(gpu.peak(Dtype::Fp8).map(|_| fp8));
+            formats.push(Change::Format(work.dtype, Recipe::W4a16));
+        }
+        let largest = largest_that(work.batch, |batch| fits(&Workload { batch, ..*work }));
+        batches.extend(largest.map(Change::Batch));
     }
-
-    fn with(&self, work: &Workload, places: Places) -> Workload {
-        let [
-            loss,
-            zero,
-            batch,
-            recompute,
-            in_backward,
-            base,
-            format,
-            optimizer,
-            offload,
-        ] = places;
-        let (dtype, recipe) = self.dtypes[format];
-        Workload {
-            dtype,
-            recipe,
-            base_dtype: self.bases[base],
-            loss: self.losses[loss],
-            zero: self.zero[zero],
-            batch: self.batches[batch],
-            microbatches: match work.trains() {
-                true => work.microbatches * (work.batch / self.batches[batch]),
-                false => work.microbatches,
-            },
-            recompute: self.recomputed[recompute],
-            recompute_layers: if recompute > 0 { 0 } else { work.recompute_layers },
-            optimizer_in_backward: self.in_backward[in_backward],
-            optimizer: self.optimizers[optimizer],
-            offload: self.offloads[offload],
-            ..*work
-        }
-    }
-
-    /// Workloads over as many GPUs that take less memory, the fewest changes first, of as many the cheapest; this one alone where
-    /// all changes do not make it fit.
-    fn near(
-        self,
-        work: &Workload,
-        is_legal: &dyn Fn(&Workload) -> bool,
-        fits: &dyn Fn(&Workload) -> bool,
-    ) -> impl Iterator<Item = Workload> + use<> {
-        let sizes = [
-            self.losses.len(),
-            self.zero.len(),
-            self.batches.len(),
-            self.recomputed.len(),
-            self.in_backward.len(),
-            self.bases.len(),
-            self.dtypes.len(),
-            self.optimizers.len(),
-            self.offloads.len(),
-        ];
-        // A change that is illegal alone is illegal with others.
-        let is_legal = |at: usize, place: usize| {
-            let mut places = Places::default();
-            places[at] = place;
-            place == 0 || is_legal(&self.with(work, places))
-        };
-        let mut legal: [Vec<usize>; 9] =
-            std::array::from_fn(|at| (0..sizes[at]).filter(|place| is_legal(at, *place)).collect());
-        // Updates during the backward pass exclude accumulation and an offloaded optimizer; nothing fits where no such
-        // choice does with all else changed.
-        let mut least = legal.clone();
-        for at in [0, 1, 3, 5, 6, 7] {
-            least[at].drain(..legal[at].len() - 1);
-        }
-        if !product(&least).iter().any(|places| fits(&self.with(work, *places))) {
-            legal.iter_mut().for_each(|places| places.truncate(1));
-        }
-        let mut changes = product(&legal);
-        changes.sort_by_key(|places| {
-            let changed = places.map(|place| place > 0);
-            (
-                changed.iter().filter(|changed| **changed).count(),
-                changed.map(|changed| !changed),
-                *places,
-            )
-        });
-        let work = *work;
-        changes.into_iter().map(move |places| self.with(&work, places))
-    }
+    [
+        losses,
+        stages,
+        batches,
+        recomputed,
+        in_backward,
+        bases,
+        formats,
+        optimizers,
+        offloads,
+    ]
 }
 
-/// Every choice of one place an axis.
-fn product(axes: &[Vec<usize>; 9]) -> Vec<Places> {
+/// The workload with the changes at these places.
+fn changed(work: &Workload, kinds: &Kinds, places: Places) -> Workload {
+    let mut changed = *work;
+    for (kind, place) in kinds.iter().zip(places) {
+        if place > 0 {
+            kind[place - 1].make(&mut changed);
+        }
+    }
+    changed
+}
+
+/// Workloads over as many GPUs that take less memory, the fewest changes first, of as many the cheapest; this one alone where
+/// all changes do not make it fit.
+fn near(
+    work: Workload,
+    kinds: Kinds,
+    is_legal: &dyn Fn(&Workload) -> bool,
+    fits: &dyn Fn(&Workload) -> bool,
+) -> impl Iterator<Item = Workload> + use<> {
+    // A change that is illegal alone is illegal with others.
+    let is_legal = |at: usize, place: usize| {
+        let mut places = Places::default();
+        places[at] = place;
+        place == 0 || is_legal(&changed(&work, &kinds, places))
+    };
+    let legal = |at: usize| (0..=kinds[at].len()).filter(|place| is_legal(at, *place)).collect();
+    let mut legal: [Vec<usize>; 9] = std::array::from_fn(legal);
+    // Nothing fits where no choice among changes that exclude each other does with all else changed.
+    let mut least = legal.clone();
+    for (places, kind) in least.iter_mut().zip(&kinds) {
+        if !kind.iter().any(|change| change.excludes_others()) {
+            places.drain(..places.len() - 1);
+        }
+    }
+    if !product(&least)
+        .iter()
+        .any(|places| fits(&changed(&work, &kinds, *places)))
+    {
+        legal.iter_mut().for_each(|places| places.truncate(1));
+    }
+    let mut choices = product(&legal);
+    choices.sort_by_key(|places| {
+        let changed = places.map(|place| place > 0);
+        (
+            changed.iter().filter(|changed| **changed).count(),
+            changed.map(|changed| !changed),
+            *places,
+        )
+    });
+    choices.into_iter().map(move |places| changed(&work, &kinds, places))
+}
+
+/// Every choice of one place a kind.
+fn product(kinds: &[Vec<usize>; 9]) -> Vec<Places> {
     let mut all = vec![Places::default()];
-    for (at, axis) in axes.iter().enumerate() {
+    for (at, kind) in kinds.iter().enumerate() {
         let chosen = all.iter().flat_map(|places| {
-            axis.iter().map(move |place| {
+            kind.iter().map(move |place| {
                 let mut places = *places;
                 places[at] = *place;
                 places
