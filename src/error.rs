@@ -28,7 +28,7 @@ enum Kind {
     #[error("{0}")]
     Infeasible(String),
     #[error("{what} needs the feature `{feature}`, which this build leaves out; build with `--features {feature}`")]
-    FeatureOff { what: &'static str, feature: &'static str },
+    FeatureOff { what: String, feature: String },
 }
 
 /// A field that breaks a rule.
@@ -79,7 +79,8 @@ impl Error {
     }
 
     /// A command whose optional part was not compiled in.
-    pub fn feature_off(what: &'static str, feature: &'static str) -> Self {
+    pub fn feature_off(what: impl Into<String>, feature: impl Into<String>) -> Self {
+        let (what, feature) = (what.into(), feature.into());
         Self(Box::new(Kind::FeatureOff { what, feature }))
     }
 

@@ -33,42 +33,8 @@
 //! # }
 //! ```
 //!
-//! A model trained on timings of one's own ([`search::search`] and [`check::check`] have examples, too):
-//!
-//! ```no_run
-//! # #[cfg(feature = "train")]
-//! # fn main() -> shapewise::error::Result<()> {
-//! use shapewise::dataset;
-//! use shapewise::gpu::{Gpu, GpuCatalog};
-//! use shapewise::predict::Predictor;
-//! use shapewise::train::fit::Backend;
-//! use shapewise::train::{Options, train};
-//! use std::path::{Path, PathBuf};
-//!
-//! let rows = dataset::read(Path::new("rows.parquet"))?;
-//! let options = Options {
-//!     out: PathBuf::from("mine"),
-//!     gpus: GpuCatalog::default(),
-//!     gpu: None,
-//!     across: false,
-//!     choices: vec![],
-//!     base: None,
-//!     seed: 0,
-//!     backend: Backend::Cpu,
-//!     epochs: None,
-//!     labels: None,
-//!     keep_out: None,
-//! };
-//! let artifact = train(&rows, &options, &|_| {})?;
-//! let predictor = Predictor::new(Gpu::find("h200")?, Some(&artifact))?;
-//! # drop(predictor);
-//! # Ok(())
-//! # }
-//! # #[cfg(not(feature = "train"))]
-//! # fn main() {}
-//! ```
-//!
-//! `examples/` has a search and the training of such a model.
+//! `train` has an example of a model of one's own timings, [`search::search`] and [`check::check`] have theirs; `examples/` has
+//! a search and the training of such a model.
 //!
 //! The modules follow the order in which data flows: the vocabulary first, then the pipeline
 //! from a timing table to a prediction, then the edge that talks to people. `ARCHITECTURE.md`
@@ -114,7 +80,7 @@ pub mod rules;
 #[cfg(feature = "dataset")]
 pub mod dataset;
 
-#[cfg(feature = "measure")]
+#[cfg(feature = "dataset")]
 pub mod measure;
 
 pub mod regressor;

@@ -393,7 +393,6 @@ impl Question {
             load: Load::Job,
             asks: &By(sweep_model),
         },
-        #[cfg(feature = "dataset")]
         Self {
             name: "calibrate",
             topic: "predict",

@@ -4,7 +4,7 @@ pub mod measure;
 
 use crate::cli::output::{Files, ReplaceArgs};
 use crate::cli::settings::{Setting, Settings};
-use crate::cli::{help, hints};
+use crate::cli::{help, hints, rows};
 use crate::gpu::Gpu;
 use crate::ops::LARGEST;
 use crate::report::plot;
@@ -638,7 +638,7 @@ pub struct EvaluateArgs {
     #[arg(long, required_unless_present = "runs", num_args = 1.., value_name = "FILE")]
     pub data: Vec<PathBuf>,
     /// Whose tables they are; native is our own schema, auto decides by the columns of each table.
-    #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].into_iter().chain(publishers())))]
+    #[arg(long, default_value = AUTO, value_parser = PossibleValuesParser::new([AUTO, NATIVE].into_iter().chain(rows::publishers())))]
     pub from: String,
     /// Measured whole models (docs/runs.md), judged instead of timing tables; `--gpu` and `--stack` choose them by GPU and software.
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["data", "from", "kept_out"])]
@@ -693,7 +693,7 @@ pub const AUTO: &str = "auto";
 pub struct ImportArgs {
     /// Whose tables they are; native merges files of our own, such as shards of a plan, and torch-profiler and nsys read traces
     /// of a job of one's own.
-    #[arg(value_parser = PossibleValuesParser::new([NATIVE].into_iter().chain(recorders()).chain(publishers())))]
+    #[arg(value_parser = PossibleValuesParser::new([NATIVE].into_iter().chain(rows::recorders()).chain(rows::publishers())))]
     pub source: String,
     /// The tables, as they are published: the GPU of a file that does not name it is that of its folder or the one of
     /// `--gpu`.
@@ -751,28 +751,6 @@ pub struct ManualArgs {
 
 /// Our own schema of timing tables.
 pub const NATIVE: &str = "native";
-
-/// Publishers whose tables can be imported; none in a build without importers.
-#[cfg(feature = "dataset")]
-fn publishers() -> impl Iterator<Item = &'static str> {
-    crate::dataset::Source::all().map(crate::dataset::Source::name)
-}
-
-#[cfg(not(feature = "dataset"))]
-fn publishers() -> impl Iterator<Item = &'static str> {
-    std::iter::empty()
-}
-
-/// What records traces that can be imported; none in a build without importers.
-#[cfg(feature = "dataset")]
-fn recorders() -> impl Iterator<Item = &'static str> {
-    crate::dataset::trace::Recorder::NAMES.into_iter()
-}
-
-#[cfg(not(feature = "dataset"))]
-fn recorders() -> impl Iterator<Item = &'static str> {
-    std::iter::empty()
-}
 
 /// Reads a count of things.
 fn count(text: &str) -> Result<u64, String> {

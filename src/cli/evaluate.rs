@@ -12,8 +12,8 @@ use crate::evaluate::runs::{Choice, compared, judge};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::predict::Predictor;
 use crate::predict::scope::Scope;
-use crate::report::evaluation::{EvaluationReport, rows_csv};
-use crate::report::runs::{RunsReport, runs_csv};
+use crate::report::tables::evaluation::{EvaluationReport, rows_csv};
+use crate::report::tables::runs::{RunsReport, runs_csv};
 
 pub(super) fn run(args: &EvaluateArgs, view: View) -> Result<String> {
     if !args.runs.is_empty() {

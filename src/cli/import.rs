@@ -11,7 +11,7 @@ use crate::dataset::{Filter, Role, Row, Table, anchor_change, line};
 use crate::error::{Error, Result};
 use crate::evaluate::family;
 use crate::gpu::GpuCatalog;
-use crate::report::import::{FileDrift, ImportReport, KeptRows, TraceSteps};
+use crate::report::tables::import::{FileDrift, ImportReport, KeptRows, TraceSteps};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;

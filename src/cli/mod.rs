@@ -8,7 +8,7 @@ mod check;
 
 mod csv;
 
-#[cfg(feature = "dataset")]
+#[cfg_attr(not(feature = "dataset"), path = "absent.rs")]
 mod evaluate;
 
 mod gpus;
@@ -17,15 +17,15 @@ mod help;
 
 mod hints;
 
-#[cfg(feature = "dataset")]
+#[cfg_attr(not(feature = "dataset"), path = "absent.rs")]
 mod import;
 
-#[cfg(feature = "measure")]
+#[cfg_attr(not(feature = "dataset"), path = "absent.rs")]
 mod measure;
 
 mod manual;
 
-#[cfg(feature = "mcp")]
+#[cfg_attr(not(feature = "mcp"), path = "absent.rs")]
 mod mcp;
 
 mod models;
@@ -37,7 +37,7 @@ mod plan;
 
 mod predict;
 
-#[cfg(feature = "dataset")]
+#[cfg_attr(not(feature = "dataset"), path = "absent_rows.rs")]
 #[doc(hidden)]
 pub mod rows;
 
@@ -45,16 +45,17 @@ mod search;
 
 mod settings;
 
-#[cfg(feature = "serve")]
+#[cfg_attr(not(feature = "serve"), path = "absent.rs")]
 mod serve;
 
 mod sweep;
 
 mod target;
 
-#[cfg(feature = "train")]
+#[cfg_attr(not(feature = "train"), path = "absent.rs")]
 mod train;
 
+use crate::answer::calibrate;
 use crate::cli::args::{Cli, Command, Format, Predict, View};
 use crate::cli::settings::{Setting, Settings};
 use crate::error::{Error, Result, panics_are_expected};
@@ -159,7 +160,6 @@ fn execute(cli: &Cli) -> Result<Answer> {
     }
     let text = match &cli.command {
         Command::Check(args) => return check::run(args, cli.view),
-
         Command::Predict(Predict::Batch(args)) => return batch::run(args, cli.view),
         Command::Predict(args) => predict::run(args, cli.view),
         Command::Plan(args) => plan::plan(args, cli.view),
@@ -171,43 +171,13 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Manual(args) => manual::pages(args),
         Command::Models => models::models(cli.view),
         Command::Presets => Ok(models::presets(cli.view)),
-
-        #[cfg(feature = "serve")]
-        Command::Serve(args) => serve::run(args),
-        #[cfg(not(feature = "serve"))]
-        Command::Serve(_) => Err(Error::feature_off("`serve`", "serve")),
-
-        #[cfg(feature = "mcp")]
-        Command::Mcp => mcp::run(),
-        #[cfg(not(feature = "mcp"))]
-        Command::Mcp => Err(Error::feature_off("`mcp`", "mcp")),
-
-        #[cfg(feature = "dataset")]
+        Command::Serve(args) => serve::run(args, cli.view),
+        Command::Mcp => mcp::run((), cli.view),
         Command::Evaluate(args) => evaluate::run(args, cli.view),
-        #[cfg(feature = "dataset")]
-        Command::Calibrate(args) => {
-            let report = crate::answer::calibrate::run(&args.request);
-            report.map(|report| render(&report, cli.view))
-        }
-        #[cfg(not(feature = "dataset"))]
-        Command::Evaluate(_) => Err(Error::feature_off("`evaluate`", "dataset")),
-        #[cfg(not(feature = "dataset"))]
-        Command::Calibrate(_) => Err(Error::feature_off("`calibrate`", "dataset")),
-
-        #[cfg(feature = "dataset")]
+        Command::Calibrate(args) => calibrate::run(&args.request).map(|report| render(&report, cli.view)),
         Command::Import(args) => import::run(args, cli.view),
-        #[cfg(not(feature = "dataset"))]
-        Command::Import(_) => Err(Error::feature_off("`import`", "dataset")),
-
-        #[cfg(feature = "measure")]
         Command::Measure(args) => return measure::run(args, cli.view),
-        #[cfg(not(feature = "measure"))]
-        Command::Measure(_) => Err(Error::feature_off("`measure`", "measure")),
-
-        #[cfg(feature = "train")]
         Command::Train(args) => train::run(args, cli.view),
-        #[cfg(not(feature = "train"))]
-        Command::Train(_) => Err(Error::feature_off("`train`", "train")),
     };
     text.map(Answer::from)
 }

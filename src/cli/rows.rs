@@ -1,16 +1,59 @@
 //! Timing tables on behalf of commands: reading, filtering, and accounting for what is left out.
 
-use crate::cli::args::{AUTO, FilterArgs};
+use crate::answer::sweep::Timing;
+use crate::cli::args::{AUTO, FilterArgs, TargetArgs};
 use crate::dataset;
+use crate::dataset::trace::Recorder;
 use crate::dataset::{Filter, Row, Skipped, Source, Table};
 use crate::error::{Error, Result};
-use crate::gpu::GpuCatalog;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::regressor::artifact::Artifact;
-use crate::report::SkippedRows;
+use crate::report::tables::SkippedRows;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Publishers whose tables can be imported.
+pub(super) fn publishers() -> impl Iterator<Item = &'static str> {
+    Source::all().map(Source::name)
+}
+
+/// What records traces that can be imported.
+pub(super) fn recorders() -> impl Iterator<Item = &'static str> {
+    Recorder::NAMES.into_iter()
+}
+
+/// The known GPUs and those that the user's own table describes.
+pub(super) fn described(target: &TargetArgs) -> Result<GpuCatalog> {
+    let mut gpus = GpuCatalog::default();
+    if let Some(path) = &target.data {
+        gpus.extend(dataset::described_gpus(path)?);
+    }
+    Ok(gpus)
+}
+
+/// The user's own timings on this GPU; empty if no table is named.
+pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
+    let Some(path) = &target.data else {
+        return Ok(Vec::new());
+    };
+    let mut rows = dataset::timings(dataset::read(path)?).rows;
+    rows.retain(|row| *row.gpu == *gpu.name);
+    if rows.is_empty() {
+        return Err(Error::infeasible(format!(
+            "--data {}: the table has no row of {}",
+            path.display(),
+            gpu.name
+        )));
+    }
+    let timings = rows.into_iter().map(|row| Timing {
+        op: row.op,
+        time: row.time,
+        stack: row.stack,
+    });
+    Ok(timings.collect())
+}
 
 /// Reads tables of this publisher, of our own schema or, with `auto`, of the one that their columns fit; physically
 /// impossible rows are skipped, and those of our own rows that are not the time of their shape. The GPUs that the tables

@@ -2,7 +2,8 @@
 
 use crate::answer::{question, sweep};
 use crate::cli::args::{FileArgs, Sweep, Targeted, View};
-use crate::cli::target::{answer, predicting, timings};
+use crate::cli::rows::timings;
+use crate::cli::target::{answer, predicting};
 use crate::cli::{csv, output, render};
 use crate::error::Result;
 use crate::report::plot;

@@ -2,11 +2,10 @@
 
 use crate::answer::predictors;
 use crate::answer::question::{Asked, Context, Work, unwatched};
-use crate::answer::sweep::Timing;
 use crate::arch::Architecture;
 use crate::cli::args::{TargetArgs, Targeted};
-use crate::error::{Error, Result};
-use crate::gpu::{Gpu, GpuCatalog};
+use crate::cli::rows;
+use crate::error::Result;
 use crate::predict::Predictor;
 use crate::request::{ArchitectureRequest, TargetRequest};
 use clap::Args;
@@ -48,7 +47,7 @@ pub(super) fn answer_to<Q, R>(by: fn(Asked<Q>) -> Result<Work<R>>, request: Q, t
 /// The predictor of the target, with the user's own timings where there are some.
 pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
     let predictor = predicting(target)?;
-    let timings = timings(target, predictor.gpu())?;
+    let timings = rows::timings(target, predictor.gpu())?;
     let rows = timings.into_iter().map(|timing| (timing.op, timing.time));
     Ok(predictor.with_measured(rows))
 }
@@ -57,42 +56,5 @@ pub(super) fn answering(target: &TargetArgs) -> Result<Predictor> {
 ///
 /// Its GPU may be one that `data/gpus` does not know and that the table or the model describes.
 pub(super) fn predicting(target: &TargetArgs) -> Result<Predictor> {
-    #[cfg_attr(not(feature = "dataset"), expect(unused_mut))]
-    let mut gpus = GpuCatalog::default();
-    #[cfg(feature = "dataset")]
-    if let Some(path) = &target.data {
-        gpus.extend(crate::dataset::described_gpus(path)?);
-    }
-    predictors::find(&target.request, gpus)
-}
-
-/// The user's own timings on this GPU; empty if no table is named.
-#[cfg(feature = "dataset")]
-pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
-    let Some(path) = &target.data else {
-        return Ok(Vec::new());
-    };
-    let mut rows = crate::dataset::timings(crate::dataset::read(path)?).rows;
-    rows.retain(|row| *row.gpu == *gpu.name);
-    if rows.is_empty() {
-        return Err(Error::infeasible(format!(
-            "--data {}: the table has no row of {}",
-            path.display(),
-            gpu.name
-        )));
-    }
-    let timings = rows.into_iter().map(|row| Timing {
-        op: row.op,
-        time: row.time,
-        stack: row.stack,
-    });
-    Ok(timings.collect())
-}
-
-#[cfg(not(feature = "dataset"))]
-pub(super) fn timings(target: &TargetArgs, _gpu: &Gpu) -> Result<Vec<Timing>> {
-    match target.data {
-        None => Ok(Vec::new()),
-        Some(_) => Err(Error::feature_off("`--data`", "dataset")),
-    }
+    predictors::find(&target.request, rows::described(target)?)
 }

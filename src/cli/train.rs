@@ -7,11 +7,11 @@ use crate::cli::{note, progress_bar, render, rows};
 use crate::dataset;
 use crate::dataset::choices::read_rows;
 use crate::dataset::{Filter, Row, RunToRun};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::families::{Family, Variant};
 use crate::gpu::GpuCatalog;
 use crate::regressor::artifact::{CARD_FILE, Key};
-use crate::report::training::TrainingReport;
+use crate::report::tables::training::TrainingReport;
 use crate::train::{Event, Options, fit, train};
 use indicatif::ProgressBar;
 
@@ -20,9 +20,8 @@ pub(super) fn run(args: &TrainArgs, view: View) -> Result<String> {
         Backend::Cpu => fit::Backend::Cpu,
         Backend::Wgpu => fit::Backend::Wgpu,
     };
-    if args.backend == Backend::Wgpu && !cfg!(feature = "wgpu") {
-        return Err(Error::feature_off("`train --backend wgpu`", "wgpu"));
-    }
+    // Opened early: one that is missing is said before tables are read.
+    backend.device()?;
     if !args.replace.force {
         refuse_existing("--out", &args.out.join(CARD_FILE))?;
     }

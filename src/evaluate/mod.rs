@@ -4,7 +4,7 @@
 //! that a handful of rows cannot give is absent, never a NaN.
 
 pub mod layouts;
-#[cfg(all(test, feature = "dataset"))]
+#[cfg(test)]
 #[path = "tests/memory.rs"]
 mod memory_of_runs;
 pub mod runs;

@@ -2,7 +2,7 @@
 
 pub mod checks;
 pub mod choices;
-#[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "cuda"), path = "absent.rs")]
 pub mod cuda;
 pub mod describe;
 pub mod device;
@@ -12,7 +12,7 @@ pub mod journal;
 mod open;
 pub mod path;
 pub mod plan;
-#[cfg(feature = "train")]
+#[cfg_attr(not(feature = "train"), path = "absent.rs")]
 pub mod portable;
 pub mod probe;
 pub mod protocol;

@@ -1,6 +1,7 @@
 //! Opens a device by its name.
 
 use super::device::Device;
+use super::{cuda, portable};
 use crate::error::{Error, Result};
 
 /// Allowed names; tests have `scripted` besides.
@@ -10,11 +11,11 @@ const ALLOWED: &str = "cuda:N, wgpu:N with N the number of the GPU from 0, or cp
 pub fn open(name: &str) -> Result<Box<dyn Device>> {
     let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
     let refuse = || Error::field("command line", "--device", format!("`{name}`"), ALLOWED);
-    let number = || rest.parse::<u32>().map_err(|_| refuse());
+    let number = || rest.parse().map_err(|_| refuse());
     match kind {
-        "cuda" => number().and_then(cuda),
-        "wgpu" => number().and_then(wgpu),
-        "cpu" if name == "cpu" => cpu(),
+        "cuda" => cuda::device(kind, number()?),
+        "wgpu" => portable::device(kind, number()?),
+        "cpu" if name == "cpu" => portable::device(kind, 0),
         #[cfg(feature = "test-support")]
         "scripted" => {
             use super::scripted::{Script, Scripted};
@@ -22,36 +23,6 @@ pub fn open(name: &str) -> Result<Box<dyn Device>> {
         }
         _ => Err(refuse()),
     }
-}
-
-#[cfg(feature = "cuda")]
-fn cuda(number: u32) -> Result<Box<dyn Device>> {
-    Ok(Box::new(super::cuda::open(number as usize)?))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda(_number: u32) -> Result<Box<dyn Device>> {
-    Err(Error::feature_off("`measure --device cuda`", "cuda"))
-}
-
-#[cfg(feature = "wgpu")]
-fn wgpu(number: u32) -> Result<Box<dyn Device>> {
-    Ok(Box::new(super::portable::wgpu(number)?))
-}
-
-#[cfg(not(feature = "wgpu"))]
-fn wgpu(_number: u32) -> Result<Box<dyn Device>> {
-    Err(Error::feature_off("`measure --device wgpu`", "wgpu"))
-}
-
-#[cfg(feature = "train")]
-fn cpu() -> Result<Box<dyn Device>> {
-    Ok(Box::new(super::portable::cpu()))
-}
-
-#[cfg(not(feature = "train"))]
-fn cpu() -> Result<Box<dyn Device>> {
-    Err(Error::feature_off("`measure --device cpu`", "train"))
 }
 
 #[cfg(test)]

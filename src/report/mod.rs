@@ -5,29 +5,13 @@
 
 pub mod architecture;
 
-#[cfg(feature = "dataset")]
 pub mod calibration;
 
 pub mod check;
 
-#[cfg(feature = "measure")]
-pub mod choices;
-
-#[cfg(feature = "dataset")]
-pub mod evaluation;
-
 pub mod gpus;
 
 pub mod graph;
-
-#[cfg(feature = "dataset")]
-pub mod import;
-
-#[cfg(feature = "measure")]
-pub mod measure;
-
-#[cfg(feature = "measure")]
-pub mod probe;
 
 pub mod models;
 
@@ -42,9 +26,6 @@ pub mod plot;
 pub mod presets;
 
 pub mod prune;
-
-#[cfg(feature = "dataset")]
-pub mod runs;
 
 mod roofline;
 
@@ -61,8 +42,8 @@ pub mod sweep;
 #[doc(hidden)]
 pub mod table;
 
-#[cfg(feature = "train")]
-pub mod training;
+#[cfg(feature = "dataset")]
+pub mod tables;
 
 use crate::gpu::Gpu;
 use crate::predict::estimate::{Caveat, TierShares};
@@ -243,46 +224,6 @@ fn time_text(time: Seconds, low: Seconds, high: Seconds) -> String {
 fn named_lines(lines: &[(&str, String)]) -> String {
     let line = |(name, text): &(&str, String)| format!("{name:<9} {text}\n");
     lines.iter().map(line).collect()
-}
-
-/// Rows that were left out, and why.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct SkippedRows {
-    /// Why.
-    pub reason: String,
-    /// How many.
-    pub rows: u64,
-    /// The file and row of the first of them, where it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first: Option<String>,
-}
-
-/// One line per reason, or nothing.
-#[cfg(feature = "dataset")]
-pub fn skipped_text(skipped: &[SkippedRows]) -> String {
-    if skipped.is_empty() {
-        return String::new();
-    }
-    let total: u64 = skipped.iter().map(|skip| skip.rows).sum();
-    let lines: String = skipped
-        .iter()
-        .map(|skip| {
-            let first = skip.first.as_ref();
-            let first = first.map_or_else(String::new, |first| format!(" (first: {first})"));
-            format!("{:>9}  {}{first}\n", skip.rows, skip.reason)
-        })
-        .collect();
-    format!("skipped {total} rows:\n{lines}")
-}
-
-/// Lines as a table for other programs; the keys of the first are the heading.
-#[cfg(feature = "dataset")]
-fn csv<L: Serialize>(lines: impl Iterator<Item = L>) -> Vec<u8> {
-    let mut table = csv::Writer::from_writer(Vec::new());
-    for line in lines {
-        table.serialize(line).expect("lines hold strings and numbers only");
-    }
-    table.into_inner().expect("memory takes every line")
 }
 
 /// A warning about a number.

@@ -8,7 +8,6 @@ mod admission;
 
 pub mod body;
 
-#[cfg(feature = "dataset")]
 pub mod calibrate;
 
 mod handlers;
@@ -161,9 +160,8 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         .routes(routes!(handlers::gpu))
         .routes(routes!(handlers::healthz))
         .routes(routes!(handlers::readyz))
-        .routes(routes!(handlers::metrics));
-    #[cfg(feature = "dataset")]
-    let api = api.routes(routes!(calibrate::calibrate));
+        .routes(routes!(handlers::metrics))
+        .routes(routes!(calibrate::calibrate));
     let (mut api, mut document) = api.split_for_parts();
     for question in Question::ALL.iter().filter(|question| question.body().writes.is_none()) {
         let address = format!("/v1/{}", question.name.replace('_', "/"));

@@ -6,6 +6,7 @@
 use crate::answer::question::{Load, Question};
 use crate::answer::schema::{Described, described, with_target};
 use crate::report::SCHEMA;
+use crate::report::calibration::CalibrationReport;
 use crate::report::gpus::GpuReport;
 use crate::report::operator::OperatorsReport;
 use crate::report::sweep::SweepReport;
@@ -206,8 +207,7 @@ pub struct Config {
 /// A document as it is answered: the report, with the version beside its keys.
 pub struct Answer<R>(PhantomData<R>);
 
-#[cfg(feature = "dataset")]
-pub type Calibration = Answer<crate::report::calibration::CalibrationReport>;
+pub type Calibration = Answer<CalibrationReport>;
 pub type Gpu = Answer<GpuReport>;
 pub type Operators = Answer<OperatorsReport>;
 pub type Sweep = Answer<SweepReport>;

@@ -1,10 +1,11 @@
 //! Fits one net to samples with burn: AdamW, a robust loss, a one-cycle learning rate.
 //!
-//! burn types stay inside this file; what comes in and goes out are plain numbers.
+//! Types of burn stay inside this file and `wgpu`; what comes in and goes out are plain numbers.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::random::Random;
 use crate::regressor::net::{Layer, Net};
+use crate::train::wgpu;
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamW, AdamWConfig, AdamWState, GradientsParams, LearningRate, ModuleOptimizer, Optimizer};
@@ -95,13 +96,7 @@ impl Backend {
     pub fn device(self) -> Result<Computer> {
         match self {
             Self::Cpu => Ok(Computer(Device::flex())),
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu => Device::wgpu_options()
-                .init()
-                .map(Computer)
-                .map_err(|error| Error::infeasible(format!("--backend wgpu: {error}"))),
-            #[cfg(not(feature = "wgpu"))]
-            Self::Wgpu => Err(Error::feature_off("`train --backend wgpu`", "wgpu")),
+            Self::Wgpu => wgpu::device().map(Computer),
         }
     }
 }

@@ -2,6 +2,38 @@
 //!
 //! Training is reproducible from its seed on one machine, and resumes after a kill: every finished net is
 //! written to `OUT/.checkpoints` under a name that depends on the rows and the options.
+//!
+//! From a table to a prediction:
+//!
+//! ```no_run
+//! # fn main() -> shapewise::error::Result<()> {
+//! use shapewise::dataset;
+//! use shapewise::gpu::{Gpu, GpuCatalog};
+//! use shapewise::predict::Predictor;
+//! use shapewise::train::fit::Backend;
+//! use shapewise::train::{Options, train};
+//! use std::path::{Path, PathBuf};
+//!
+//! let rows = dataset::read(Path::new("rows.parquet"))?;
+//! let options = Options {
+//!     out: PathBuf::from("mine"),
+//!     gpus: GpuCatalog::default(),
+//!     gpu: None,
+//!     across: false,
+//!     choices: vec![],
+//!     base: None,
+//!     seed: 0,
+//!     backend: Backend::Cpu,
+//!     epochs: None,
+//!     labels: None,
+//!     keep_out: None,
+//! };
+//! let artifact = train(&rows, &options, &|_| {})?;
+//! let predictor = Predictor::new(Gpu::find("h200")?, Some(&artifact))?;
+//! # drop(predictor);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod calibrate;
 
@@ -32,6 +64,9 @@ pub mod tables;
 pub mod teacher;
 
 pub mod trees;
+
+#[cfg_attr(not(feature = "wgpu"), path = "absent.rs")]
+mod wgpu;
 
 pub use checkpoints::Run;
 pub use events::Event;

@@ -225,7 +225,7 @@ fn broken_rules_are_written_for_code_hosts() {
 }
 
 /// The job of `docs/measure.sbatch` with `srun` as it is on a node: it runs what it is given.
-#[cfg(all(unix, feature = "measure"))]
+#[cfg(all(unix, feature = "dataset"))]
 #[test]
 fn tasks_of_a_cluster_go_on_where_they_were_killed() {
     use std::os::unix::fs::PermissionsExt;

@@ -5,7 +5,8 @@
 //! has it with NVRTC. A driver's library must be there for the heuristic; one that has no device is
 //! made from the names that cuDNN asks for.
 
-use shapewise::measure::cuda::cudnn::{DeviceProperties, candidates, refuses};
+use shapewise::measure::cuda::cudnn::described::{DeviceProperties, candidates};
+use shapewise::measure::cuda::cudnn::refuses;
 use shapewise::ops::{Attention, Dtype, Pass};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

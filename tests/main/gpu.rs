@@ -4,7 +4,7 @@
 use shapewise::measure::cuda;
 use shapewise::measure::probe::probe;
 use shapewise::report::Report;
-use shapewise::report::probe::ProbeReport;
+use shapewise::report::tables::probe::ProbeReport;
 
 #[test]
 fn a_real_gpu_passes_its_checks_and_answers_the_log() {

@@ -46,7 +46,7 @@ mod learning;
 #[cfg(feature = "dataset")]
 mod made_up;
 
-#[cfg(all(target_os = "linux", feature = "measure", feature = "train"))]
+#[cfg(all(target_os = "linux", feature = "train"))]
 mod fleet;
 
 mod goldens;
@@ -60,7 +60,7 @@ mod malformed;
 #[cfg(all(feature = "mcp", feature = "dataset"))]
 mod mcp;
 
-#[cfg(feature = "measure")]
+#[cfg(feature = "dataset")]
 mod measuring;
 
 mod mistakes;
@@ -68,7 +68,7 @@ mod mistakes;
 #[cfg(feature = "serve")]
 mod page;
 
-#[cfg(all(feature = "measure", feature = "train"))]
+#[cfg(feature = "train")]
 mod portable;
 
 mod package;

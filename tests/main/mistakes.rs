@@ -44,9 +44,8 @@ fn is_whole(words: &[&str]) -> bool {
     let parts = [
         (
             cfg!(feature = "dataset"),
-            &["import", "evaluate", "calibrate", "--data"][..],
+            &["import", "evaluate", "calibrate", "measure", "--data"][..],
         ),
-        (cfg!(feature = "measure"), &["measure"]),
         (cfg!(feature = "train"), &["train"]),
         (cfg!(feature = "serve"), &["serve"]),
         (cfg!(feature = "mcp"), &["mcp"]),

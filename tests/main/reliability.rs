@@ -247,7 +247,7 @@ fn a_sweep_marks_what_does_not_fit() {
 }
 
 /// The shell's limit on the size of files is an error of writing like a full disk.
-#[cfg(all(unix, feature = "measure"))]
+#[cfg(all(unix, feature = "dataset"))]
 #[test]
 fn a_limit_on_the_size_of_files_is_said() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,8 @@
 use crate::losses::pairs::{PairErrors, PairTest};
 use serde::Serialize;
 use shapewise::report::table::{dash, left, right, table};
-use shapewise::report::{Report, SkippedRows, grouped, percent, skipped_text};
+use shapewise::report::tables::{SkippedRows, skipped_text};
+use shapewise::report::{Report, grouped, percent};
 use std::collections::BTreeMap;
 
 /// Errors of predicted differences of loss by set of comparable losses and by what predicted them.

@@ -32,12 +32,18 @@ mod tuning;
 pub use device::CudaDevice;
 
 use crate::error::{Error, Result};
+use crate::measure::device::Device;
 use cudarc::driver::CudaContext;
 use libraries::Library;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Oldest supported driver, as the version of CUDA: 12.8.
 const OLDEST_DRIVER: i32 = 12_080;
+
+/// The CUDA device of this number, for [`super::open`].
+pub fn device(_: &str, number: u32) -> Result<Box<dyn Device>> {
+    Ok(Box::new(open(number as usize)?))
+}
 
 /// Opens the CUDA device with this index, as the driver counts them.
 ///

@@ -1,7 +1,7 @@
 //! A chain of calls over rotating operand sets, and its time.
 
 use super::operands::{Operands, PoolSlices, input_bytes, operands};
-use super::{Clock, MOST_BYTES, Portable, cold_bytes};
+use super::{MOST_BYTES, Portable, cold_bytes};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
 use crate::measure::device::{Cache, Case, Chain, Replay};
@@ -37,12 +37,12 @@ impl<'a> PortableChain<'a> {
             Cache::Hot => 1,
             Cache::Cold => {
                 let wanted = (cold_bytes(&device.identity) / bytes).ceil() + 1.0;
-                let most = (MOST_BYTES / bytes).floor().min(device.clock.most_sets());
+                let most = (MOST_BYTES / bytes).floor().min(device.clock.most_sets);
                 wanted.min(most).max(1.0) as usize
             }
         };
         // Steps have whole tensors, and of a view most of burn's kernels, but not GEMMs, make a copy in each call.
-        let copies = device.clock == Clock::Wall && !matches!(case.op, Op::Gemm(_));
+        let copies = device.clock.waits && !matches!(case.op, Op::Gemm(_));
         let mut source = PoolSlices::new(&device.pool, copies);
         let sets = (0..sets).map(|_| operands(&case.op, &mut source)).collect();
         let mut chain = Self {
@@ -54,7 +54,7 @@ impl<'a> PortableChain<'a> {
         chain.device.device.sync().map_err(failed)?;
         let begin = Instant::now();
         chain.run(1)?;
-        if device.clock != Clock::Wall && begin.elapsed() > COMPILED {
+        if !device.clock.waits && begin.elapsed() > COMPILED {
             let begin = Instant::now();
             while begin.elapsed() < SETTLING {
                 chain.run(1)?;
@@ -81,27 +81,7 @@ impl<'a> PortableChain<'a> {
 
     /// Seconds that this takes.
     fn timed(&self, calls: impl FnOnce() + Send) -> Result<f64> {
-        match self.device.clock {
-            Clock::Wall => {
-                let begin = Instant::now();
-                calls();
-                Ok(begin.elapsed().as_secs_f64())
-            }
-            #[cfg(feature = "wgpu")]
-            Clock::Device => super::wgpu::timed(&self.device.device, calls),
-        }
-    }
-}
-
-impl Clock {
-    /// Largest number of operand sets: on the CPU they are views without cost, on a GPU copies, of
-    /// which a chain of 64 calls uses 64.
-    const fn most_sets(self) -> f64 {
-        match self {
-            Self::Wall => 4096.0,
-            #[cfg(feature = "wgpu")]
-            Self::Device => 64.0,
-        }
+        (self.device.clock.timed)(&self.device.device, Box::new(calls))
     }
 }
 

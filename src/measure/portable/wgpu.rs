@@ -1,10 +1,10 @@
 //! A GPU through wgpu: its adapter, its identity, and the time between two timestamps.
 
 use super::chain::failed;
-use super::{BURN, Clock, Portable, SupportedGemms, host};
+use super::{BURN, Calls, Clock, Portable, SupportedGemms, host};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::measure::device::{DriverInfo, Identity, device_name};
+use crate::measure::device::{Device as Measured, DriverInfo, Identity, device_name};
 use crate::ops::{Dtype, Layout};
 use burn::tensor::wgpu::wgpu::DeviceType;
 use burn::tensor::{DType, Device, DeviceKind, ProfileOptions};
@@ -13,8 +13,15 @@ use burn::tensor::{DType, Device, DeviceKind, ProfileOptions};
 /// most GPUs have, so that cold calls are cold.
 const ASSUMED_CACHE_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 
+/// The device's timestamps before the first call and after the last.
+const CLOCK: Clock = Clock {
+    timed,
+    waits: false,
+    most_sets: 64.0,
+};
+
 /// Opens the GPU of this number: 0 is the one that wgpu prefers, 1 the first discrete GPU.
-pub fn open(number: u32) -> Result<Portable> {
+pub fn device(_: &str, number: u32) -> Result<Box<dyn Measured>> {
     let kind = match number {
         0 => DeviceKind::DefaultDevice,
         number => DeviceKind::DiscreteGpu(number as usize),
@@ -66,12 +73,12 @@ pub fn open(number: u32) -> Result<Portable> {
             multiple: 1,
         }
     };
-    Ok(Portable::new(device, identity, Clock::Device, gemms))
+    Ok(Box::new(Portable::new(device, identity, CLOCK, gemms)))
 }
 
 /// Seconds that the work enqueued by `calls` takes on the device: by its timestamps where it has
 /// them, else by the wall clock between two waits for the device.
-pub fn timed(device: &Device, calls: impl FnOnce() + Send) -> Result<f64> {
+fn timed(device: &Device, calls: Calls<'_>) -> Result<f64> {
     let (_, window) = device
         .profile_with(ProfileOptions::default().flush(), calls)
         .map_err(failed)?;

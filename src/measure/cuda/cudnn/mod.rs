@@ -14,9 +14,7 @@ mod plans;
 
 #[cfg(feature = "test-support")]
 #[path = "tests/described.rs"]
-mod described;
-#[cfg(feature = "test-support")]
-pub use described::{DeviceProperties, candidates};
+pub mod described;
 
 pub(super) use descriptor::Handle;
 pub(super) use plan::Plan;

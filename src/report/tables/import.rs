@@ -2,7 +2,8 @@
 
 use crate::ops::Dtype;
 use crate::report::table::{dash, left, right, row, table};
-use crate::report::{Report, SkippedRows, signed, skipped_text};
+use crate::report::tables::{SkippedRows, skipped_text};
+use crate::report::{Report, signed};
 use serde::Serialize;
 
 /// What an import kept and left out.

@@ -1,7 +1,8 @@
 //! The answer to `measure --choices`: how many GEMMs the library named a kernel for.
 
 use crate::measure::choices::Outcome;
-use crate::report::{Report, SkippedRows, grouped, skipped_text};
+use crate::report::tables::{SkippedRows, skipped_text};
+use crate::report::{Report, grouped};
 use serde::Serialize;
 use std::path::Path;
 use utoipa::ToSchema;

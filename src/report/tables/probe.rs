@@ -3,8 +3,8 @@
 use crate::measure::device::{Cache, Sensors};
 use crate::measure::probe::Probe;
 use crate::report::Report;
-use crate::report::measure::{LostPath, Unchecked};
 use crate::report::table::{dash, left, right, row, table};
+use crate::report::tables::measure::{LostPath, Unchecked};
 use crate::units::{BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use serde::Serialize;
 use utoipa::ToSchema;

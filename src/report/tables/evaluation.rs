@@ -5,7 +5,8 @@ use crate::evaluate::{Errors, Evaluation, Group, Score, family};
 use crate::ops::Dtype;
 use crate::predict::estimate::{Tier, TierShares};
 use crate::report::table::{dash, left, right, row, table};
-use crate::report::{Report, SkippedRows, csv, grouped, percent, skipped_text, tier_shares_text};
+use crate::report::tables::{SkippedRows, csv, skipped_text};
+use crate::report::{Report, grouped, percent, tier_shares_text};
 use crate::units::Seconds;
 use serde::Serialize;
 

@@ -6,7 +6,8 @@ use crate::evaluate::layouts::{BEHIND, PairErrors, Planned};
 use crate::evaluate::runs::{Comparison, Judged, RunErrors, RunGroup, RunKey};
 use crate::framework::Kind;
 use crate::report::table::{dash, left, right, row, table};
-use crate::report::{Report, SkippedRows, csv, grouped, percent, signed, skipped_text};
+use crate::report::tables::{SkippedRows, csv, skipped_text};
+use crate::report::{Report, grouped, percent, signed};
 use serde::Serialize;
 
 /// Errors of predicted whole models over all runs and per group.
