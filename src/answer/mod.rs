@@ -29,7 +29,7 @@ use crate::error::Result;
 use crate::families::{Caveat, Caveats, Family, Variant};
 use crate::framework::Kernels;
 use crate::ops::Op;
-use crate::plan::remedy;
+use crate::plan::{remedy, shorter};
 use crate::predict::Predictor;
 use crate::predict::estimate::Tier;
 use crate::predict::step::{StepEstimate, estimate_step, learns_collectives};
@@ -95,7 +95,10 @@ pub fn step(
     let report = report.with_cost(tokens, run.usd_per_gpu_hour.map(|price| price.0));
     Ok(match step.fits {
         true => report,
-        false => report.with_remedy(remedy(predictor, architecture, workload)?),
+        false => report.with_remedies(
+            remedy(predictor, architecture, workload)?,
+            shorter(predictor, architecture, workload)?,
+        ),
     })
 }
 

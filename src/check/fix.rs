@@ -32,7 +32,7 @@ const PREDICTED: usize = 12;
 /// dimensions, seven steps in three units each, and a few.
 const JUDGED: usize = 48;
 
-/// A farther shape is worth naming when it gains this much more than the nearest. Ours: half a percent of a step is
+/// A shape is worth naming when it gains this much, and a farther one this much more than the nearest. Ours: half a percent of a step is
 /// less than any rule here is about.
 const WORTH_NAMING: f64 = 0.005;
 
@@ -139,14 +139,13 @@ impl<'a> Fixer<'a> {
                 break;
             }
         }
-        // A slower shape is no fix of a rule about speed.
+        // A shape that is no faster is no fix of a rule about speed.
         let met = fixes.len();
         if finding.rule.kind == Kind::Speed {
-            fixes.retain(|fix| fix.gain.is_none_or(|gain| gain.expected >= 0.0));
+            fixes.retain(|fix| fix.gain.is_none_or(|gain| gain.expected >= WORTH_NAMING));
         }
         if met > 0 && fixes.is_empty() {
-            let why = format!("of {met} near shapes that meet the rule none is predicted faster");
-            return Some(Remedy::NoNearShape { why });
+            return Some(Remedy::NotFaster { met });
         }
         // Near stays before far among those that break no advice.
         fixes.sort_by_key(|fix| !fix.breaks.is_empty());

@@ -65,6 +65,11 @@ pub enum Remedy {
         /// One farther away that is predicted clearly faster than the nearest.
         faster: Option<Box<Fix>>,
     },
+    /// Near shapes meet the rule, and none is predicted faster by half a percent.
+    NotFaster {
+        /// How many were predicted.
+        met: usize,
+    },
     /// Not by a near shape, and why.
     NoNearShape {
         /// One sentence.
@@ -78,14 +83,14 @@ impl Diagnosis {
         self.finding.rule
     }
 
-    /// Whether the rule is broken.
+    /// Whether the rule is broken and a fix may be faster.
     pub fn is_broken(&self) -> bool {
-        self.finding.verdict.is_met() == Some(false)
+        self.finding.verdict.counts()
     }
 }
 
 impl Check {
-    /// Whether any rule is broken.
+    /// Whether any rule is broken of which a fix may be faster.
     pub fn is_broken(&self) -> bool {
         self.diagnoses.iter().any(Diagnosis::is_broken)
     }
@@ -131,7 +136,12 @@ pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Res
     let diagnoses = findings
         .into_iter()
         .zip(remedies)
-        .map(|(finding, remedy)| Diagnosis { finding, remedy })
+        .map(|(mut finding, remedy)| {
+            if matches!(remedy, Some(Remedy::NotFaster { .. })) {
+                finding.verdict = finding.verdict.without_gain();
+            }
+            Diagnosis { finding, remedy }
+        })
         .collect();
     Ok(Check {
         as_is,

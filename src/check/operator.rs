@@ -92,8 +92,9 @@ pub struct Limits {
     pub bound_by: Limit,
     /// The sizes that cause the loss, in words; empty if none does.
     pub detail: String,
-    /// Near operators that are faster, the greatest loss first.
-    pub faster: Vec<Faster>,
+    /// Near operators that are faster, the greatest loss first; `None` for an operator with a timing of one's own, which
+    /// errs apart from predictions of its neighbours.
+    pub faster: Option<Vec<Faster>>,
 }
 
 /// A rule on a single operator and what can be done.
@@ -109,20 +110,20 @@ pub struct OperatorDiagnosis {
 pub fn limits(predictor: &Predictor, op: &Op) -> Limits {
     let gpu = predictor.gpu();
     let estimate = predictor.predict(&[*op])[0];
-    let mut faster = Vec::new();
-    // A timing of one's own and predictions of its neighbours err apart.
-    if estimate.tier != Tier::Measured {
+    let faster = (estimate.tier != Tier::Measured).then(|| {
         let near = Near {
             predictor,
             op,
             time: estimate.time,
         };
         let aligned = near.aligned();
-        faster.extend(near.whole_waves(aligned.as_ref()));
+        let mut faster = Vec::from_iter(near.whole_waves(aligned.as_ref()));
         faster.extend(aligned.map(|(_, aligned)| aligned));
         faster.sort_by(|a, b| b.loss.total_cmp(&a.loss));
-    }
-    let binding = faster.first().filter(|first| first.loss >= BINDING);
+        faster
+    });
+    let first = faster.as_ref().and_then(|all| all.first());
+    let binding = first.filter(|first| first.loss >= BINDING);
     Limits {
         bound_by: binding.map_or(Bound::of(op, gpu).into(), |binding| binding.limit),
         detail: binding.map_or(String::new(), |binding| detail(gpu, op, binding)),
@@ -132,14 +133,14 @@ pub fn limits(predictor: &Predictor, op: &Op) -> Limits {
 
 /// What the rules on single operators say of `op`, with the near operator that fixes each broken one.
 pub fn check_operator(gpu: &Gpu, op: &Op, limits: &Limits) -> Vec<OperatorDiagnosis> {
-    let diagnosed = judge_operator(op, gpu).into_iter().map(|finding| {
-        let fixes = |faster: &&Faster| {
-            finding.verdict.is_met() == Some(false) && (faster.limit == Limit::Waves) == finding.is_of_waves
-        };
-        OperatorDiagnosis {
-            faster: limits.faster.iter().find(fixes).cloned(),
-            finding,
+    let diagnosed = judge_operator(op, gpu).into_iter().map(|mut finding| {
+        let near = limits.faster.as_ref().filter(|_| finding.verdict.counts());
+        let fixes = |faster: &&Faster| (faster.limit == Limit::Waves) == finding.is_of_waves;
+        let faster = near.and_then(|near| near.iter().find(fixes).cloned());
+        if near.is_some() && faster.is_none() {
+            finding.verdict = finding.verdict.without_gain();
         }
+        OperatorDiagnosis { finding, faster }
     });
     diagnosed.collect()
 }
@@ -401,7 +402,7 @@ mod tests {
         let limits = of("h100", Op::Gemm(Gemm::new(4096, 11006, 4096)));
         assert_eq!(limits.bound_by, Limit::Alignment);
         assert_eq!(limits.detail, "n = 11006 is a multiple of 2; 16-byte loads need 8");
-        let nearest = &limits.faster[0];
+        let nearest = &limits.faster.as_ref().unwrap()[0];
         let padded = Resize {
             size: "n",
             from: 11006,
@@ -434,6 +435,7 @@ mod tests {
         assert!(
             limits
                 .faster
+                .unwrap()
                 .iter()
                 .all(|near| near.rate_factor > 1.0 && near.loss > 0.0)
         );
@@ -445,6 +447,7 @@ mod tests {
         let head = limits
             .faster
             .iter()
+            .flatten()
             .find(|near| near.limit == Limit::Alignment)
             .unwrap();
         assert_eq!(

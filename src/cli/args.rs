@@ -423,7 +423,7 @@ pub struct CheckArgs {
 /// Which broken rules make the exit code 1.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct FailArgs {
-    /// Exit with 1 when any rule is broken, advice included; the report is the same.
+    /// Exit with 1 when any rule is broken whose fix may be faster, advice included; the report is the same.
     #[arg(long)]
     pub strict: bool,
     /// Leave advice out of what --strict and --fail-above count.

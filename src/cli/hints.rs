@@ -151,7 +151,8 @@ impl<'a> Asked<'a> {
         let given = self.args.iter().skip_while(|arg| !arg.starts_with(wrong)).nth(1);
         known.find_map(|hint| {
             hint.sentence(|meant| {
-                let value = given.and_then(|value| self.meant_value(meant, value));
+                let value = given.and_then(|value| of_value(meant, value));
+                let value = value.and_then(|hint| hint.means.iter().find_map(|meant| self.written(meant)));
                 value.or_else(|| self.written(meant))
             })
         })
@@ -180,15 +181,8 @@ impl<'a> Asked<'a> {
         let gpus = || wrong.split(',').all(|name| Gpu::find(name).is_ok());
         match option == "gpus" && gpus() {
             true => Some(meaning(&format!("--gpu {wrong}"))),
-            false => Some(meaning(&self.meant_value(option, wrong)?)),
+            false => of_value(option, wrong)?.sentence(|meant| self.written(meant)),
         }
-    }
-
-    fn meant_value(&self, option: &str, wrong: &str) -> Option<String> {
-        let wrong = wrong.to_lowercase().replace('_', "-");
-        let mut values = TABLE.value.iter();
-        let known = values.find(|hint| hint.of.as_deref() == Some(option) && hint.is_about(&wrong))?;
-        known.means.iter().find_map(|meant| self.written(meant))
     }
 
     /// What an unknown command was meant to be.
@@ -220,6 +214,13 @@ impl<'a> Asked<'a> {
         // A size or a name is meant for the model.
         below(self.command, WHOLE_MODEL).then(|| meaning(&format!("shapewise {path} {WHOLE_MODEL} {name}")))
     }
+}
+
+/// What the table says of a value of this option.
+fn of_value(option: &str, wrong: &str) -> Option<&'static Hint> {
+    let wrong = wrong.to_lowercase().replace('_', "-");
+    let mut values = TABLE.value.iter();
+    values.find(|hint| hint.of.as_deref() == Some(option) && hint.is_about(&wrong))
 }
 
 /// The subcommand of `predict`, `sweep` that takes the name of a model.

@@ -227,6 +227,16 @@ impl Gpu {
         Err(Error::field("workload", "dtype", format!("`{dtype}`"), &allowed))
     }
 
+    /// What to say of a format whose timed kernels do not run on this GPU.
+    pub fn kernel_note(&self, dtype: Dtype) -> Option<String> {
+        let is_old = matches!(self.generation, Generation::Volta | Generation::Turing);
+        (is_old && dtype == Dtype::W4a16).then(|| {
+            "kernels of 4-bit weights were timed on Ampere and newer (Marlin); on Volta, and on Turing in releases before 2026, \
+             those of AWQ and GPTQ run, which take longer"
+                .to_owned()
+        })
+    }
+
     /// [`Gpu::peak`], or that of the format such work is run in instead: 4 bits in 8, 8 bits and bf16 in 16, tf32 in fp32.
     pub fn nearest_peak(&self, dtype: Dtype) -> FlopsPerSecond {
         let wider: &[Dtype] = match dtype {

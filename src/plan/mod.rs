@@ -14,7 +14,7 @@ mod serve;
 
 pub(crate) use layouts::interleaves;
 pub use order::{Order, memory_share};
-pub use remedy::{MOST_REMEDY_GPUS, Remedy, remedy};
+pub use remedy::{MOST_REMEDY_GPUS, Remedy, remedy, shorter};
 pub use serve::{Engine, Engines, Limits, serve, split};
 
 use crate::arch::{Architecture, Dimension, MemoryUse, Offload, Recompute, Workload, memory_use};

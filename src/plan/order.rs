@@ -1,6 +1,7 @@
 //! What plans take from measured layouts: how much memory they fill, and how surely their order is known.
 
-use crate::framework::Kind;
+use crate::framework::{Framework, Kind};
+use crate::gpu::Generation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -25,6 +26,10 @@ pub struct Order {
 struct File {
     memory_share: f64,
     order: BTreeMap<Kind, Order>,
+    /// Generations of the GPUs of measured engines of today's servers.
+    generations: Vec<Generation>,
+    /// Of engines on other GPUs, or of servers of any year.
+    elsewhere: BTreeMap<Kind, Order>,
 }
 
 static FILE: LazyLock<File> = built_in!("data/layouts.toml");
@@ -33,6 +38,13 @@ impl Order {
     /// That of a kind of step; `None` if no pairs of layouts were measured.
     pub fn of(kind: Kind) -> Option<&'static Self> {
         FILE.order.get(&kind)
+    }
+
+    /// That of engines of a framework on GPUs of this generation.
+    pub fn of_engines(kind: Kind, framework: &Framework, generation: Generation) -> Option<&'static Self> {
+        let is_measured = FILE.generations.contains(&generation) && !framework.software.is_empty();
+        let orders = if is_measured { &FILE.order } else { &FILE.elsewhere };
+        orders.get(&kind)
     }
 }
 

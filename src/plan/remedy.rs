@@ -2,7 +2,7 @@
 
 use super::layouts::{RECOMPUTED, node};
 use crate::arch::{
-    Architecture, BaseDtype, Loss, MemoryUse, Offload, Optimizer, Recipe, Recompute, Workload, memory_use,
+    Architecture, BaseDtype, Loss, MemoryUse, Mode, Offload, Optimizer, Recipe, Recompute, Workload, memory_use,
 };
 use crate::error::Result;
 use crate::framework::Framework;
@@ -49,6 +49,22 @@ pub fn remedy(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Re
             near.find_map(|workload| fits(&workload).map(|memory| Remedy { workload, memory }))
         })
     }))
+}
+
+/// The same requests with the longest context that fits, or prompts; none in training, or where nothing shorter fits.
+pub fn shorter(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<Option<Remedy>> {
+    let framework = predictor.framework(work.mode)?;
+    let with = |tokens: u64| {
+        let workload = match work.mode {
+            Mode::Train => return None,
+            Mode::Prefill => Workload { seq: tokens, ..*work },
+            Mode::Decode => Workload { context: tokens, ..*work },
+        };
+        let memory = memory_use(arch, &workload, &framework.practice).ok()?;
+        memory.fits(predictor.gpu()).then_some(Remedy { workload, memory })
+    };
+    let most = work.seq.max(work.context);
+    Ok(largest_that(most, |tokens| with(tokens).is_some()).and_then(with))
 }
 
 /// The workload over `factor` times as many GPUs: as many of them tensor-parallel ranks as the node has, then replicas,
@@ -295,6 +311,21 @@ mod tests {
             .map(|(key, value)| format!("{key} {value}"))
             .collect::<Vec<_>>()
             .join(", ")
+    }
+
+    #[test]
+    fn the_longest_context_that_fits_is_found() {
+        let predictor = Predictor::new(crate::gpu::Gpu::find("rtx4090").unwrap(), None).unwrap();
+        let arch = Architecture::find("llama-3-8b").unwrap();
+        let asked = Workload::decode(1, 131_072);
+        let fits = |context| {
+            let workload = Workload { context, ..asked };
+            let memory = predictor.memory_use(&arch, &workload).unwrap();
+            memory.fits(predictor.gpu())
+        };
+        let longest = shorter(&predictor, &arch, &asked).unwrap().unwrap().workload.context;
+        assert!(fits(longest) && !fits(longest + 1), "{longest}");
+        assert!(shorter(&predictor, &arch, &Workload::train(64, 8192)).unwrap().is_none());
     }
 
     #[test]

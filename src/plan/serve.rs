@@ -2,7 +2,7 @@
 
 use super::layouts::{MOST_EP, divisors, node};
 use super::remedy::largest_that;
-use super::{MOST_GPUS, Query};
+use super::{MOST_GPUS, Order, Query};
 use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Practice, Workload, memory_use};
 use crate::error::{Error, Result};
 use crate::framework::{Kind, Subject};
@@ -12,6 +12,7 @@ use crate::predict::step::{Load, half_width};
 use crate::stats::{NORMAL_90, normal_cdf, quadrature};
 use crate::units::{Bytes, Seconds};
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 
 /// The most requests in flight on one engine that are tried where no number is asked for.
 const MOST_CONCURRENT: u64 = 1 << 10;
@@ -78,6 +79,9 @@ pub struct Engine {
     pub tokens_per_s: f64,
     /// The ends of its 90 % interval; `None` if the framework has none.
     pub tokens_per_s_ends: Option<[f64; 2]>,
+    /// Whether it is the best of its split and tied with the fastest: measured engines this close were too often in the other
+    /// order.
+    pub tied: bool,
     /// Memory of the fullest GPU with every cache full.
     pub memory: Bytes,
 }
@@ -87,13 +91,20 @@ impl Engine {
     fn likelihood(&self) -> f64 {
         self.kept.into_iter().flatten().fold(1.0, f64::min)
     }
+
+    fn ranks(&self) -> [u64; 3] {
+        [self.workload.tp, self.workload.pp, self.workload.ep]
+    }
 }
 
-/// Engines that keep the limits, the most tokens a second first.
+/// Engines that keep the limits, the most tokens a second first; of those that are tied with the fastest, the fewest GPUs an
+/// engine.
 #[derive(Clone, Debug)]
 pub struct Engines {
     /// At least one.
     pub engines: Vec<Engine>,
+    /// How far apart engines must be that are not tied; `None` if no pairs were measured.
+    pub order: Option<&'static Order>,
     /// Ways to split the GPUs into engines.
     pub legal: usize,
     /// Those of them that fit with one request in flight, or with as many as were asked for.
@@ -129,14 +140,28 @@ pub fn serve(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
         return Err(too_slow(predictor, arch, query, limits, &tried));
     }
     engines.sort_by(|a, b| {
-        let ranks = |engine: &Engine| (engine.workload.tp, engine.workload.pp, engine.workload.ep);
         b.tokens_per_s
             .total_cmp(&a.tokens_per_s)
-            .then_with(|| ranks(a).cmp(&ranks(b)))
+            .then_with(|| a.ranks().cmp(&b.ranks()))
+    });
+    let order = Order::of_engines(
+        Kind::of(arch, &query.workload),
+        predictor.framework(query.workload.mode)?,
+        gpu.generation,
+    );
+    let (fastest, mut splits) = (engines[0].tokens_per_s, BTreeSet::new());
+    for engine in &mut engines {
+        let is_close = |order: &Order| (fastest / engine.tokens_per_s).ln() <= order.tie;
+        engine.tied = splits.insert(engine.ranks()) && order.is_some_and(is_close);
+    }
+    engines.sort_by_key(|engine| match engine.tied {
+        true => engine.workload.tp * engine.workload.pp,
+        false => u64::MAX,
     });
     engines.truncate(query.top.max(1));
     Ok(Engines {
         engines,
+        order,
         legal: legal.len(),
         fitting: fitting.len(),
         memory_share: query.memory_share,
@@ -207,13 +232,14 @@ fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
         batch => format!("{batch} requests of {} tokens each", limits.longest()),
     };
     let room = MemoryUse::room(gpu, query.memory_share, false);
-    let fit = largest_that(work.batch, |batch| {
+    let fits = |limits: &Limits, batch: u64| {
         let memory = filled(arch, limits, &Workload { batch, ..*work });
         memory.is_some_and(|memory| memory.total() <= room)
-    });
-    let held = fit
-        .map(|fit| format!("; {fit} in flight on an engine fit"))
-        .unwrap_or_default();
+    };
+    let fewer = largest_that(work.batch, |batch| fits(limits, batch)).map(|fit| format!("{fit} in flight on an engine"));
+    let shorter = largest_that(limits.prompt, |prompt| fits(&Limits { prompt, ..*limits }, work.batch));
+    let shorter = shorter.map(|prompt| format!("{} of {} tokens", work.batch, prompt + limits.output));
+    let held: String = [fewer, shorter].into_iter().flatten().map(|fit| format!("; {fit} fit")).collect();
     Error::infeasible(format!(
         "no engine of {} fits {} x {}: with tp {}, pp {} and {requests} in flight a GPU holds {}, of which weights {} and \
          cached keys and values {}; {:.0} % of its memory are {room}{held}; more GPUs, a smaller format or fewer or shorter \
@@ -383,6 +409,7 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
             kept: [likelihood(Some(time), half_width, limits.first_token), None],
             tokens_per_s: rate(1.0),
             tokens_per_s_ends: half_width.map(|width| [width, -width].map(|at| rate(at.exp()))),
+            tied: false,
             memory,
         });
     }
@@ -423,6 +450,7 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         ],
         tokens_per_s: rate(0.0, 0.0),
         tokens_per_s_ends: ends.map(|(first, further)| [rate(first, further), rate(-first, -further)]),
+        tied: false,
         memory,
     })
 }

@@ -136,7 +136,7 @@ impl OperatorReport {
     pub fn with_limits(mut self, limits: &Limits) -> Self {
         self.bound_by = Some(limits.bound_by);
         self.bound_detail.clone_from(&limits.detail);
-        self.faster.clone_from(&limits.faster);
+        self.faster = limits.faster.clone().unwrap_or_default();
         self
     }
 

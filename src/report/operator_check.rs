@@ -2,7 +2,7 @@
 //! saves.
 
 use crate::check::{Faster, OperatorDiagnosis};
-use crate::report::check::{VerdictKeys, verdict_text};
+use crate::report::check::{VerdictKeys, summary, verdict_text};
 use crate::report::operator::{OperatorReport, faster_text};
 use crate::report::table::{left, row, table};
 use crate::report::{Report, percent};
@@ -37,7 +37,7 @@ impl OperatorCheckReport {
         let rules: Vec<_> = diagnoses.iter().map(OperatorRuleKeys::from).collect();
         Self {
             predicted,
-            broken: rules.iter().filter(|rule| rule.verdict.is_broken()).count(),
+            broken: rules.iter().filter(|rule| rule.verdict.counts(true)).count(),
             rules,
         }
     }
@@ -80,7 +80,7 @@ impl Report for OperatorCheckReport {
             left("what a better size saves"),
         ];
         let rows = self.rules.iter().map(|rule| {
-            let saves = match (&rule.fix, rule.verdict.is_broken()) {
+            let saves = match (&rule.fix, rule.verdict.is_broken() && !rule.verdict.counts(true)) {
                 (Some(fix), _) => {
                     format!("{} of the time: {}", percent(fix.loss), faster_text(fix))
                 }
@@ -89,10 +89,7 @@ impl Report for OperatorCheckReport {
             };
             row![rule.id, verdict_text(&rule.verdict), rule.verdict.detail, saves]
         });
-        let summary = match self.broken {
-            0 => format!("all {} rules that apply are met", self.rules.len()),
-            broken => format!("{broken} of {} rules that apply are broken", self.rules.len()),
-        };
+        let summary = summary(self.rules.iter().map(|rule| &rule.verdict));
         format!("{}\n{}\n{summary}\n", self.predicted.page(), table(headings, rows))
     }
 }

@@ -39,9 +39,9 @@ fn descriptor(rule: &RuleKeys) -> Value {
 }
 
 fn result(subject: &str, report: &CheckReport, rule: &RuleKeys) -> Value {
-    let level = match rule.verdict.is_advice() {
-        true => "note",
-        false => "warning",
+    let level = match rule.verdict.counts(false) {
+        true => "warning",
+        false => "note",
     };
     let place = match subject.ends_with(".json") {
         true => json!({"physicalLocation": {

@@ -107,6 +107,8 @@ named_enum! {
         Hard = "hard",
         /// Usually loses speed; library, accuracy or taste may decide otherwise.
         Advice = "advice",
+        /// No near shape that meets the rule is predicted faster; neither counted nor an exit code.
+        NoGain = "no_gain",
     }
 }
 
@@ -161,6 +163,20 @@ impl Verdict {
             Self::Broken { severity, .. } => Some(*severity),
             _ => None,
         }
+    }
+
+    /// A broken rule of which a prediction says that no fix is faster.
+    #[must_use]
+    pub fn without_gain(mut self) -> Self {
+        if let Self::Broken { severity, .. } = &mut self {
+            *severity = Severity::NoGain;
+        }
+        self
+    }
+
+    /// Whether the rule is broken and a fix may be faster.
+    pub fn counts(&self) -> bool {
+        self.severity().is_some_and(|severity| severity != Severity::NoGain)
     }
 
     /// The sentence with the numbers.

@@ -2,7 +2,7 @@
 
 mod text;
 
-pub(super) use text::verdict_text;
+pub(super) use text::{summary, verdict_text};
 
 use crate::arch::{Architecture, Workload};
 use crate::check::{Change, Check, Diagnosis, Fix, Gain, Remedy};
@@ -123,7 +123,7 @@ impl CheckReport {
             workload: *workload,
             predicted: check.as_is.as_ref().ok().map(StepKeys::from),
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
-            broken: rules.iter().filter(|rule| rule.verdict.is_broken()).count(),
+            broken: rules.iter().filter(|rule| rule.verdict.counts(true)).count(),
             rules,
             notes: architecture
                 .notes(workload)
@@ -149,13 +149,13 @@ impl VerdictKeys {
         self.severity.is_some()
     }
 
-    pub(super) fn is_advice(&self) -> bool {
-        self.severity == Some(Severity::Advice)
-    }
-
-    /// Whether the rule is broken, and no advice unless that is wanted.
+    /// Whether the rule is broken, a fix may be faster, and it is no advice unless that is wanted.
     pub(super) fn counts(&self, advice: bool) -> bool {
-        self.is_broken() && (advice || !self.is_advice())
+        match self.severity {
+            Some(Severity::Hard) => true,
+            Some(Severity::Advice) => advice,
+            Some(Severity::NoGain) | None => false,
+        }
     }
 }
 
@@ -205,6 +205,10 @@ impl From<&Diagnosis> for RuleKeys {
         let (fix, faster, no_fix) = match &diagnosis.remedy {
             None => (None, None, None),
             Some(Remedy::NoNearShape { why }) => (None, None, Some(why.clone())),
+            Some(Remedy::NotFaster { met }) => {
+                let why = format!("of {met} near shapes that meet the rule none is predicted faster");
+                (None, None, Some(why))
+            }
             Some(Remedy::Fixed { nearest, faster }) => (Some(&**nearest), faster.as_deref(), None),
         };
         Self {

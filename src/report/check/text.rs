@@ -11,6 +11,7 @@ pub(in crate::report) fn verdict_text(keys: &VerdictKeys) -> String {
     match (keys.verdict, keys.severity) {
         (_, Some(Severity::Hard)) => bad("BROKEN"),
         (_, Some(Severity::Advice)) => doubtful("broken (advice)"),
+        (_, Some(Severity::NoGain)) => "broken, no gain".to_owned(),
         ("met", _) => good("met"),
         _ => "-".to_owned(),
     }
@@ -55,7 +56,7 @@ impl CheckReport {
             self.gpu,
             self.workload,
             notes.collect::<String>(),
-            self.summary()
+            summary(self.rules.iter().map(|rule| &rule.verdict))
         )
     }
 
@@ -83,7 +84,11 @@ impl CheckReport {
             text.push_str(&self.proposal(faster));
         }
         if let Some(why) = &rule.no_fix {
-            text.push_str(&lines(&[("fix", format!("none near: {why}"))]));
+            let gain = match rule.verdict.counts(true) {
+                true => "none near",
+                false => "breaks the rule, but no fix is predicted to be faster",
+            };
+            text.push_str(&lines(&[("fix", format!("{gain}: {why}"))]));
         }
         text
     }
@@ -144,14 +149,19 @@ impl CheckReport {
             signed(gain.high_fraction)
         )
     }
+}
 
-    fn summary(&self) -> String {
-        let applicable = self.rules.iter();
-        let applicable = applicable.filter(|rule| rule.verdict.verdict != "not_applicable");
-        match self.broken {
-            0 => format!("all {} rules that apply are met", applicable.count()),
-            broken => format!("{broken} of {} rules that apply are broken", applicable.count()),
-        }
+/// How many rules are broken, and how many more without a gain.
+pub(in crate::report) fn summary<'a>(verdicts: impl Iterator<Item = &'a VerdictKeys>) -> String {
+    let applicable: Vec<_> = verdicts.filter(|keys| keys.verdict != "not_applicable").collect();
+    let count = |is: fn(&VerdictKeys) -> bool| applicable.iter().filter(|keys| is(keys)).count();
+    let (all, broken) = (applicable.len(), count(|keys| keys.counts(true)));
+    match count(VerdictKeys::is_broken) - broken {
+        0 if broken == 0 => format!("all {all} rules that apply are met"),
+        0 => format!("{broken} of {all} rules that apply are broken"),
+        more => format!(
+            "{broken} of {all} rules that apply are broken; {more} more with no fix that is predicted to be faster"
+        ),
     }
 }
 

@@ -218,7 +218,11 @@ impl PlanReport {
             framework: FrameworkKeys::of(predictor, architecture, workload)?,
             capacity_bytes: gpu.memory(),
             order: None,
-            notes: architecture.notes(workload),
+            notes: architecture
+                .notes(workload)
+                .into_iter()
+                .chain(gpu.kernel_note(workload.linear_dtype()))
+                .collect(),
             plans: Vec::new(),
         })
     }
@@ -266,6 +270,7 @@ impl PlanReport {
 
     /// Adds the engines of a server.
     pub fn push_engines(&mut self, subject: &Subject<'_>, gpus: u64, engines: &Engines) {
+        self.order = engines.order.cloned();
         self.note(subject, engines.engines.iter().map(|engine| &engine.workload));
         let layouts = engines.engines.iter().enumerate();
         self.plans.push(PlanKeys {
@@ -281,12 +286,7 @@ impl PlanReport {
 
     /// Adds what is to be said about layouts and was not.
     fn note<'a>(&mut self, subject: &Subject<'_>, layouts: impl Iterator<Item = &'a Workload> + Clone) {
-        let offloads = layouts.clone().find(|workload| workload.offload != Offload::None);
-        let offload = offloads.map(|workload| {
-            let kept = host_traffic(subject.architecture, workload).kept;
-            let (offload, caveat) = (workload.offload, Caveat::Offload.text());
-            format!("offload {offload} keeps {kept} of host memory per GPU; {caveat}")
-        });
+        let offload = layouts.clone().find_map(|workload| offload_note(subject.architecture, workload));
         let notes = layouts.flat_map(|workload| subject.architecture.notes(workload));
         for note in notes.chain(offload) {
             if !self.notes.contains(&note) {
@@ -352,6 +352,15 @@ impl AskedKeys {
     }
 }
 
+/// What a layout keeps in the memory of the host, if anything.
+fn offload_note(architecture: &Architecture, workload: &Workload) -> Option<String> {
+    let (offload, caveat) = (workload.offload, Caveat::Offload.text());
+    (offload != Offload::None).then(|| {
+        let kept = host_traffic(architecture, workload).kept;
+        format!("offload {offload} keeps {kept} of host memory per GPU; {caveat}")
+    })
+}
+
 /// Tokens of a step over all replicas.
 fn all_tokens(work: &Workload) -> f64 {
     (work.tokens() * work.microbatches * work.dp) as f64
@@ -406,7 +415,7 @@ impl LayoutKeys {
         let of_token = |sign| token.and_then(|time| end(time, further, sign));
         Self {
             rank,
-            tied: false,
+            tied: engine.tied,
             workload: engine.workload,
             step: None,
             request: Some(LatencyKeys {
@@ -465,6 +474,9 @@ pub struct CompareReport {
     #[serde(flatten)]
     asked: AskedKeys,
     gpus: u64,
+    /// What the best layouts keep in the memory of the host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     /// Most tokens per second and GPU first, then those without a layout.
     compared: Vec<ComparedKeys>,
 }
@@ -498,6 +510,7 @@ impl CompareReport {
         Self {
             asked: AskedKeys::of(subject),
             gpus,
+            notes: Vec::new(),
             compared: Vec::new(),
         }
     }
@@ -518,6 +531,9 @@ impl CompareReport {
             Err(reason) => (String::new(), None, None, Some(reason)),
         };
         let layout = plan.as_ref().and_then(|plan| plan.best().cloned());
+        let offload = layout.as_ref().and_then(|layout| offload_note(model, &layout.workload));
+        self.notes
+            .extend(offload.map(|note| format!("{} on {}: {note}", model.name, gpu.name)));
         let rate = layout.as_ref().map(|layout| layout.tokens_per_s_per_gpu);
         let node = gpu.gpus_per_node().map(|gpus| gpus as f64);
         self.compared.push(ComparedKeys {

@@ -15,7 +15,7 @@ impl Report for PlanReport {
     const LISTS: &'static [&'static str] = &["plans.layouts"];
 
     fn page(&self) -> String {
-        let mut parts = vec![self.heading()];
+        let mut parts = vec![self.heading() + &format!("framework {}\n", self.framework.short())];
         match &self.plans[..] {
             [plan] => parts.extend([self.ranking(plan), self.remarks(plan)]),
             plans => parts.extend([self.scaling(plans), self.framework_line()]),
@@ -86,8 +86,12 @@ impl PlanReport {
         if let Some(order) = self.order.as_ref()
             && plan.layouts.iter().filter(|layout| layout.tied).count() > 1
         {
+            let fewer = match self.asked.mode {
+                Mode::Train => "",
+                Mode::Prefill | Mode::Decode => "; fewer GPUs an engine come first",
+            };
             lines.push(format!(
-                "= tied with the first: layouts within {} of each other were ranked wrongly more than one time in five ({} measured pairs)",
+                "= tied with the first: layouts within {} of each other were ranked wrongly more than one time in five ({} measured pairs){fewer}",
                 percent(order.tie.exp_m1()),
                 order.pairs
             ));
@@ -527,6 +531,7 @@ impl Report for CompareReport {
             true => without,
             false => format!("\n{without}"),
         };
-        format!("{heading}\n{table}{limits}{without}")
+        let notes: String = self.notes.iter().map(|note| format!("\nnote {note}\n")).collect();
+        format!("{heading}\n{table}{limits}{notes}{without}")
     }
 }

@@ -186,9 +186,12 @@ struct MemoryKeys {
     /// The nearest workload that fits, where this one does not and there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<RemedyKeys>,
+    /// The longest context or prompts that fit, where these do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shorter: Option<RemedyKeys>,
 }
 
-/// The nearest workload that fits.
+/// A workload that fits.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct RemedyKeys {
     workload: Workload,
@@ -326,6 +329,16 @@ impl FrameworkKeys {
         })
     }
 
+    /// `megatron (assumed): NVIDIA Megatron-LM with Transformer Engine`.
+    pub(super) fn short(&self) -> String {
+        let title = self.title.split([':', ';']).next().unwrap_or_default();
+        let assumed = if self.assumed { " (assumed)" } else { "" };
+        match title.eq_ignore_ascii_case(&self.name) {
+            true => format!("{}{assumed}", self.name),
+            false => format!("{}{assumed}: {title}", self.name),
+        }
+    }
+
     /// `framework megatron (assumed; …): …; 400 Gb/s between nodes a GPU`, the network where
     /// there is one.
     pub(super) fn text(&self, network: bool) -> String {
@@ -413,14 +426,16 @@ impl StepReport {
         self
     }
 
-    /// The same with the nearest workload that fits.
+    /// The same with the nearest workload that fits, and with the one that is only shorter.
     #[must_use]
-    pub fn with_remedy(mut self, remedy: Option<Remedy>) -> Self {
-        self.memory.remedy = remedy.map(|remedy| RemedyKeys {
+    pub fn with_remedies(mut self, nearest: Option<Remedy>, shorter: Option<Remedy>) -> Self {
+        let keys = |remedy: Remedy| RemedyKeys {
             workload: remedy.workload,
             gpus: remedy.workload.gpus(),
             memory_bytes: remedy.memory.total(),
-        });
+        };
+        self.memory.remedy = nearest.map(keys);
+        self.memory.shorter = shorter.map(keys);
         self
     }
 
@@ -483,6 +498,7 @@ impl StepReport {
                 loss: workload.trains().then(|| practice.loss(workload)),
                 bytes_per_gradient: workload.trains().then(|| practice.gradient_bytes(workload)),
                 remedy: None,
+                shorter: None,
             },
             offload: (workload.offload != Offload::None).then(|| OffloadKeys {
                 kept_bytes: host_traffic(architecture, workload).kept,
@@ -498,6 +514,7 @@ impl StepReport {
                 .into_iter()
                 .chain(architecture.notes(workload))
                 .chain(predictor.format_note(workload.linear_dtype()))
+                .chain(gpu.kernel_note(workload.linear_dtype()))
                 .chain(recompute_hint(workload))
                 .collect(),
             lines: step.lines.iter().map(|line| StepLine::new(line, step.time)).collect(),

@@ -1,6 +1,6 @@
 //! A predicted step as people read it: one line per role, then the sums.
 
-use super::{RestLine, SharedWarning, StepLine, StepReport};
+use super::{MemoryKeys, RemedyKeys, RestLine, SharedWarning, StepLine, StepReport};
 use crate::arch::{MemoryVerdict, Phase, Workload};
 use crate::plan::MOST_REMEDY_GPUS;
 use crate::predict::estimate::Tier;
@@ -25,14 +25,25 @@ impl Report for StepReport {
 }
 
 impl StepReport {
-    /// The options under which the step fits.
-    fn remedy_text(&self) -> String {
-        let Some(remedy) = &self.memory.remedy else {
-            return format!(
+    /// The options under which the step fits, those that keep its format first.
+    fn remedies(&self) -> Vec<(&'static str, String)> {
+        let MemoryKeys { remedy, shorter, .. } = &self.memory;
+        let mut all: Vec<_> = [remedy, shorter].into_iter().flatten().collect();
+        let format = |workload: &Workload| (workload.dtype, workload.recipe);
+        all.sort_by_key(|one| format(&one.workload) != format(&self.workload));
+        let mut lines: Vec<_> = all.iter().map(|one| ("remedy", self.remedy_text(one))).collect();
+        if remedy.is_none() {
+            let none = format!(
                 "no format, loss, ZeRO stage, micro-batch, recomputation, optimizer, offload or ranks fit, up to {} GPUs",
                 grouped(MOST_REMEDY_GPUS)
             );
-        };
+            lines.push(("remedy", none));
+        }
+        lines
+    }
+
+    /// The options of a workload that fits.
+    fn remedy_text(&self, remedy: &RemedyKeys) -> String {
         let keys = |workload: &Workload| match serde_json::to_value(workload) {
             Ok(Value::Object(keys)) => keys,
             _ => unreachable!("a workload is an object"),
@@ -150,8 +161,9 @@ impl StepReport {
         match memory.fits {
             true => lines.push(("memory", shown)),
             // The rate of a step that does not run comes second.
-            false => drop(lines.splice(..0, [("memory", shown), ("remedy", self.remedy_text())])),
+            false => drop(lines.splice(..0, [("memory", shown)].into_iter().chain(self.remedies()))),
         }
+        lines.push(("framework", self.framework.short()));
         format!(
             "{} ({} parameters{trained}) on {}\n{}\n{}",
             self.model,

@@ -56,7 +56,9 @@ export function show(query) {
 const applicable = (checked) => checked.rules.filter((rule) => rule.verdict !== "not_applicable").length;
 
 function summary(checked) {
-	return checked.broken === 0 ? `All ${applicable(checked)} rules that apply are met.` : `${checked.broken} of ${applicable(checked)} rules that apply are broken.`;
+	const withoutGain = checked.rules.filter((rule) => rule.severity === "no_gain").length;
+	if (checked.broken + withoutGain === 0) return `All ${applicable(checked)} rules that apply are met.`;
+	return `${checked.broken} of ${applicable(checked)} rules that apply are broken${withoutGain ? `; ${withoutGain} more with no fix that is predicted to be faster` : ""}.`;
 }
 
 function render(checked, request, gpu) {
@@ -84,12 +86,13 @@ function asIs(predicted) {
 	]);
 }
 
+const severities = { hard: "broken", advice: "broken (advice)", no_gain: "broken, no gain" };
+
 function paragraph(checked, rule) {
-	const hard = rule.severity === "hard";
 	return h("section", { class: "fix", "data-rule": rule.id },
-		h("h4", null, rule.title, " ", h("span", { class: hard ? "badge bad" : "badge" }, hard ? "broken" : "broken (advice)")),
+		h("h4", null, rule.title, " ", h("span", { class: rule.severity === "hard" ? "badge bad" : "badge" }, severities[rule.severity])),
 		p("", rule.detail),
-		facts([["asks", rule.demand], ["because", rule.reason], ["source", rule.source], rule.no_fix && ["fix", `none near: ${rule.no_fix}`]]),
+		facts([["asks", rule.demand], ["because", rule.reason], ["source", rule.source], rule.no_fix && ["fix", `${rule.severity === "no_gain" ? "breaks the rule, but no fix is predicted to be faster" : "none near"}: ${rule.no_fix}`]]),
 		rule.fix && sideBySide(checked, [["nearest fix", rule.fix], rule.faster && ["farther, faster", rule.faster]].filter(Boolean)));
 }
 
@@ -97,7 +100,7 @@ function rulesTable(checked, rules) {
 	const verdict = (rule) => {
 		if (rule.verdict === "met") return span("good", "met");
 		if (rule.verdict !== "broken") return span("faint", "not applicable");
-		return span("bad", rule.severity === "hard" ? "broken" : "broken (advice)");
+		return span(rule.severity === "no_gain" ? "faint" : "bad", severities[rule.severity]);
 	};
 	const columns = checked.broken ? 5 : 3;
 	return table(`What each of the ${rules.length} rules says`,

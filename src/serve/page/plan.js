@@ -98,7 +98,7 @@ function remarks(answer, plan) {
 	const changes = Object.entries(plan.decided_by).filter(([, change]) => Math.abs(change) >= 0.001);
 	const tied = plan.layouts.filter((one) => one.tied).length > 1;
 	return facts([
-		tied && ["=", `tied with the first: layouts within ${format.percent(Math.expm1(answer.order.tie))} of each other were ranked wrongly more than one time in five (${answer.order.pairs} measured pairs)`],
+		tied && ["=", `tied with the first: layouts within ${format.percent(Math.expm1(answer.order.tie))} of each other were ranked wrongly more than one time in five (${answer.order.pairs} measured pairs)${answer.mode === "train" ? "" : "; fewer GPUs an engine come first"}`],
 		changes.length > 0 && ["second against first", changes.map(([lane, change]) => `${format.words(lane)} ${format.signed(change)}`).join(", ")],
 		["layouts", `${format.grouped(plan.fitting)} of ${format.grouped(plan.legal)} fit; one takes at most ${format.percent(plan.memory_share)} of ${format.bytes(answer.capacity_bytes)}`],
 		plan.run && ["the run", run(plan.run)],
