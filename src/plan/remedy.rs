@@ -58,7 +58,10 @@ pub fn shorter(predictor: &Predictor, arch: &Architecture, work: &Workload) -> R
         let workload = match work.mode {
             Mode::Train => return None,
             Mode::Prefill => Workload { seq: tokens, ..*work },
-            Mode::Decode => Workload { context: tokens, ..*work },
+            Mode::Decode => Workload {
+                context: tokens,
+                ..*work
+            },
         };
         let memory = memory_use(arch, &workload, &framework.practice).ok()?;
         memory.fits(predictor.gpu()).then_some(Remedy { workload, memory })
@@ -325,7 +328,11 @@ mod tests {
         };
         let longest = shorter(&predictor, &arch, &asked).unwrap().unwrap().workload.context;
         assert!(fits(longest) && !fits(longest + 1), "{longest}");
-        assert!(shorter(&predictor, &arch, &Workload::train(64, 8192)).unwrap().is_none());
+        assert!(
+            shorter(&predictor, &arch, &Workload::train(64, 8192))
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]

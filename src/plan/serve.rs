@@ -236,10 +236,15 @@ fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
         let memory = filled(arch, limits, &Workload { batch, ..*work });
         memory.is_some_and(|memory| memory.total() <= room)
     };
-    let fewer = largest_that(work.batch, |batch| fits(limits, batch)).map(|fit| format!("{fit} in flight on an engine"));
+    let fewer =
+        largest_that(work.batch, |batch| fits(limits, batch)).map(|fit| format!("{fit} in flight on an engine"));
     let shorter = largest_that(limits.prompt, |prompt| fits(&Limits { prompt, ..*limits }, work.batch));
     let shorter = shorter.map(|prompt| format!("{} of {} tokens", work.batch, prompt + limits.output));
-    let held: String = [fewer, shorter].into_iter().flatten().map(|fit| format!("; {fit} fit")).collect();
+    let held: String = [fewer, shorter]
+        .into_iter()
+        .flatten()
+        .map(|fit| format!("; {fit} fit"))
+        .collect();
     Error::infeasible(format!(
         "no engine of {} fits {} x {}: with tp {}, pp {} and {requests} in flight a GPU holds {}, of which weights {} and \
          cached keys and values {}; {:.0} % of its memory are {room}{held}; more GPUs, a smaller format or fewer or shorter \

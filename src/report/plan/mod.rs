@@ -286,7 +286,9 @@ impl PlanReport {
 
     /// Adds what is to be said about layouts and was not.
     fn note<'a>(&mut self, subject: &Subject<'_>, layouts: impl Iterator<Item = &'a Workload> + Clone) {
-        let offload = layouts.clone().find_map(|workload| offload_note(subject.architecture, workload));
+        let offload = layouts
+            .clone()
+            .find_map(|workload| offload_note(subject.architecture, workload));
         let notes = layouts.flat_map(|workload| subject.architecture.notes(workload));
         for note in notes.chain(offload) {
             if !self.notes.contains(&note) {
