@@ -405,6 +405,7 @@ mod tests {
             let arch = &Preset::find(name).unwrap().architecture;
             let load = Load {
                 concurrency,
+                sent: 1.0,
                 prompt: 1000,
                 output: 200,
                 kept_tokens: 1.0,

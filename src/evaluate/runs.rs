@@ -190,6 +190,7 @@ pub fn judge<'a>(
             (measure @ (Measure::Ttft | Measure::Tpot | Measure::Batch), Some(serving)) => {
                 let load = Load {
                     concurrency: serving.per_rank(run.workload.dp),
+                    sent: 1.0,
                     prompt: serving.prompt,
                     output: serving.output,
                     kept_tokens: run.workload.kept_tokens(),

@@ -97,6 +97,8 @@ named_enum! {
         FirstTokenMs = "first_token_ms",
         /// Measured over predicted time to the first token; differs by server.
         FirstToken = "first_token",
+        /// Requests that an engine runs at once at most.
+        MostSequences = "most_sequences",
     }
 }
 
@@ -180,6 +182,7 @@ impl Constant {
             | Self::ExposedEp
             | Self::ExposedEpNetwork
             | Self::FirstToken => 1.0,
+            Self::MostSequences => self.greatest(),
             // NVLink nodes of 8 (aiconfigurator's constant).
             Self::CollectiveUs => 10.0,
             _ => 0.0,

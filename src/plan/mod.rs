@@ -17,7 +17,7 @@ pub use order::{Order, memory_share};
 pub use remedy::{MOST_REMEDY_GPUS, Remedy, remedy, shorter};
 pub use serve::{Engine, Engines, Limits, serve, split};
 
-use crate::arch::{Architecture, Dimension, MemoryUse, Offload, Recompute, Workload, memory_use};
+use crate::arch::{Architecture, Dimension, Loss, MemoryUse, Offload, Recompute, Workload, memory_use};
 use crate::error::{Error, Result};
 use crate::framework::Kind;
 use crate::gpu::Gpu;
@@ -315,17 +315,20 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
     let Query { gpus, global_batch, .. } = query;
     let recompute = query.recompute.unwrap_or(Recompute::Full);
     let offload = offloads(gpu, query).last().unwrap_or_default();
-    let least = legal.iter().filter_map(|work| {
-        let work = Workload {
-            recompute,
-            offload,
-            ..*work
-        };
-        let memory = predictor.memory_use(arch, &work).ok()?;
-        Some((memory.total(), work))
-    });
-    let least = least.min_by(|a, b| a.0.bytes().total_cmp(&b.0.bytes()));
-    Error::infeasible(match least {
+    let least = |loss| {
+        let taken = legal.iter().filter_map(|work| {
+            let work = Workload {
+                recompute,
+                offload,
+                loss,
+                ..*work
+            };
+            let memory = predictor.memory_use(arch, &work).ok()?;
+            Some((memory.total(), work))
+        });
+        taken.min_by(|a, b| a.0.bytes().total_cmp(&b.0.bytes()))
+    };
+    Error::infeasible(match least(query.workload.loss) {
         None => {
             let divides = |gpus, batch| layouts::divides(arch, gpu, query, gpus, batch);
             // The nearest first.
@@ -352,15 +355,27 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
                 arch.name
             )
         }
-        Some((memory, work)) => format!(
-            "no layout of {} fits {gpus} x {}: the least takes {} of {}, of which {} stay free ({work}); \
-             more GPUs, a smaller format or shorter sequences would",
-            arch.name,
-            gpu.title,
-            memory,
-            gpu.memory(),
-            MemoryUse::RESERVED,
-        ),
+        Some((memory, work)) => {
+            let room = MemoryUse::room(gpu, 1.0, true);
+            let fits = |loss: &Loss| least(*loss).is_some_and(|(memory, _)| memory <= room);
+            let losses: Vec<&str> = [Loss::Chunked, Loss::Fused]
+                .iter()
+                .filter(|loss| fits(loss))
+                .map(|loss| loss.name())
+                .collect();
+            let losses = match losses.is_empty() {
+                true => String::new(),
+                false => format!("`loss` {}, ", losses.join(" or ")),
+            };
+            format!(
+                "no layout of {} fits {gpus} x {}: the least takes {memory} of {}, of which {} stay free ({work}); \
+                 {losses}more GPUs, a smaller format or shorter sequences would",
+                arch.name,
+                gpu.title,
+                gpu.memory(),
+                MemoryUse::RESERVED,
+            )
+        }
     })
 }
 

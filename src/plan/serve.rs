@@ -5,7 +5,7 @@ use super::remedy::largest_that;
 use super::{MOST_GPUS, Order, Query};
 use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Practice, Workload, memory_use};
 use crate::error::{Error, Result};
-use crate::framework::{Kind, Subject};
+use crate::framework::{Constant, Kind, Subject};
 use crate::predict::Predictor;
 use crate::predict::memo::{Cost, Memo};
 use crate::predict::step::{Load, half_width};
@@ -29,7 +29,8 @@ pub struct Limits {
     pub cached: u64,
     /// Tokens that a request generates; 0 where engines do nothing but prompts.
     pub output: u64,
-    /// Requests in flight on all engines together; `None` if engines take as many as they can.
+    /// Requests sent to all engines together, of which those wait that engines have no place for; `None` if engines get as many
+    /// as they run at once.
     pub concurrency: Option<u64>,
     /// The longest time to the first token.
     pub first_token: Option<Seconds>,
@@ -43,7 +44,7 @@ impl Limits {
     /// The probability that is asked for where none is named: the expected time keeps the limit.
     pub const USUAL_CONFIDENCE: f64 = 0.5;
 
-    /// Requests in flight on one of so many engines, the fullest one where they do not divide.
+    /// Requests sent to one of so many engines, the fullest one where they do not divide.
     fn each(&self, engines: u64) -> Option<u64> {
         self.concurrency.map(|all| all.div_ceil(engines))
     }
@@ -67,7 +68,9 @@ impl Limits {
 pub struct Engine {
     /// The step of the engine: a decode step of all requests in flight, or one prompt pass.
     pub workload: Workload,
-    /// Time to the first token of a request beside the others.
+    /// Requests of all engines together that wait for a place; 0 where as many are sent as run.
+    pub waiting: u64,
+    /// Time to the first token of a request beside the others, the wait for a place included.
     pub first_token: Seconds,
     /// Time per further token; `None` if engines do nothing but prompts.
     pub token: Option<Seconds>,
@@ -107,7 +110,7 @@ pub struct Engines {
     pub order: Option<&'static Order>,
     /// Ways to split the GPUs into engines.
     pub legal: usize,
-    /// Those of them that fit with one request in flight, or with as many as were asked for.
+    /// Those of them that fit with one request in flight, or with as many as an engine was asked to run.
     pub fitting: usize,
     /// The share of a GPU's memory that they take at most.
     pub memory_share: f64,
@@ -283,7 +286,7 @@ fn too_slow(predictor: &Predictor, arch: &Architecture, query: &Query, limits: &
     ))
 }
 
-/// Ranks of an engine and copies of it, with one request in flight or as many as are asked for; fails where none is legal.
+/// Ranks of an engine and copies of it, with one request in flight or as many as it is asked to run; fails where none is legal.
 fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Result<Vec<Workload>> {
     let decodes = query.workload.mode == Mode::Decode;
     let asked = query.kept(Dimension::Batch);
@@ -317,7 +320,7 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
                     dp,
                     ep,
                     expert_tp: u64::from(ep > 1),
-                    batch: asked.or(limits.each(dp)).unwrap_or(1),
+                    batch: asked.filter(|_| limits.concurrency.is_none()).unwrap_or(1),
                     ..base
                 };
                 match work.validate(arch) {
@@ -339,7 +342,7 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
 }
 
 /// An engine with each number of requests in flight that fits: doublings, and the largest one that keeps the limits to a
-/// sixteenth.
+/// sixteenth; alone with those that run of as many as are sent, or as it is asked to run.
 fn tried(
     memo: &mut Memo<'_>,
     arch: &Architecture,
@@ -348,21 +351,28 @@ fn tried(
     work: &Workload,
     room: Bytes,
 ) -> Result<Vec<Engine>> {
-    let mut with = |batch: u64| -> Result<Option<Engine>> {
-        let work = Workload { batch, ..*work };
-        let memory = filled(arch, limits, &work).map(|memory| memory.total());
-        let memory = memory.filter(|memory| *memory <= room);
-        let engine = memory.map(|memory| timed(memo, arch, limits, &work, memory));
+    let framework = memo.predictor().framework(work.mode)?;
+    let with = |batch: u64| Workload { batch, ..*work };
+    let held = |batch: u64| {
+        let memory = filled(arch, limits, &with(batch)).map(|memory| memory.total());
+        memory.filter(|memory| *memory <= room)
+    };
+    let asked = query.kept(Dimension::Batch);
+    let of_sent = limits.each(work.dp).and_then(|each| {
+        let most = asked.unwrap_or(framework.get(Constant::MostSequences) as u64);
+        largest_that(each.min(most) + 1, |batch| held(batch).is_some())
+    });
+    let mut tried = |batch: u64| -> Result<Option<Engine>> {
+        let engine = held(batch).map(|memory| timed(memo, arch, limits, &with(batch), memory));
         engine.transpose()
     };
-    let is_asked = query.kept(Dimension::Batch).is_some() || limits.concurrency.is_some();
-    if is_asked {
-        return Ok(with(work.batch)?.into_iter().collect());
+    if let Some(batch) = of_sent.or(asked) {
+        return Ok(tried(batch)?.into_iter().collect());
     }
     let mut all = Vec::new();
     let doublings = std::iter::successors(Some(1), |batch| Some(batch * 2));
     for batch in doublings.take_while(|batch| *batch <= MOST_CONCURRENT) {
-        let Some(engine) = with(batch)? else { break };
+        let Some(engine) = tried(batch)? else { break };
         all.push(engine);
     }
     let keeps = |engine: &Engine| engine.likelihood() >= limits.confidence;
@@ -377,7 +387,7 @@ fn tried(
     let mut finest = None;
     while high - low > step {
         let middle = (low + high) / 2;
-        match with(middle)?.filter(keeps) {
+        match tried(middle)?.filter(keeps) {
             Some(engine) => {
                 low = middle;
                 finest = Some(engine);
@@ -399,31 +409,35 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         };
         half_width(framework, &subject).map(|(whole, _)| whole.max(cost.half_width))
     };
-    let in_flight = work.batch * work.dp;
-    let in_flight = limits.concurrency.map_or(in_flight, |all| all.min(in_flight)) as f64;
+    let places = work.batch * work.dp;
+    let sent = limits.concurrency.unwrap_or(places);
+    let (waiting, in_flight) = (sent.saturating_sub(places), sent.min(places) as f64);
+    let load = Load {
+        concurrency: work.batch,
+        sent: sent as f64 / in_flight,
+        prompt: limits.prompt,
+        output: limits.output,
+        kept_tokens: work.kept_tokens(),
+    };
     let decodes = work.mode == Mode::Decode;
     if !decodes {
         let cost = memo.cost(arch, work)?;
         let (time, half_width) = (cost.time, width(Kind::Prefill, work, cost));
         let rate = |factor: f64| in_flight * limits.prompt as f64 / (time.secs() * factor);
+        let first_token = load.waited(time, Seconds::ZERO);
         return Ok(Engine {
             workload: *work,
-            first_token: time,
+            waiting,
+            first_token,
             token: None,
             half_widths: [half_width, None],
-            kept: [likelihood(Some(time), half_width, limits.first_token), None],
+            kept: [likelihood(Some(first_token), half_width, limits.first_token), None],
             tokens_per_s: rate(1.0),
             tokens_per_s_ends: half_width.map(|width| [width, -width].map(|at| rate(at.exp()))),
             tied: false,
             memory,
         });
     }
-    let load = Load {
-        concurrency: work.batch,
-        prompt: limits.prompt,
-        output: limits.output,
-        kept_tokens: work.kept_tokens(),
-    };
     let prompt = limits.prompts(work, 1);
     let [decode, prefill] = [memo.cost(arch, work)?, memo.cost(arch, &prompt)?];
     let together = load.prompts_at_once(prompt.seq);
@@ -432,7 +446,8 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         _ => memo.cost(arch, &limits.prompts(work, together))?.time / together as f64,
     };
     let token = load.token(framework, decode.time, shared);
-    let first_token = load.first_token(framework, decode.time, prefill.time);
+    let placed = load.first_token(framework, decode.time, prefill.time);
+    let first_token = load.waited(placed, token);
     let half_widths @ [first, further] = [
         width(Kind::FirstToken, &prompt, prefill),
         width(Kind::of(arch, work), work, decode).map(|width| quadrature(width, work.kept_half_width())),
@@ -440,12 +455,13 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     // A request holds its place for its first token and all further ones.
     let output = limits.output as f64;
     let rate = |first: f64, further: f64| {
-        let held = first_token * first.exp() + token * further.exp() * output;
+        let held = placed * first.exp() + token * further.exp() * output;
         in_flight * output / held.secs()
     };
     let ends = first.zip(further);
     Ok(Engine {
         workload: *work,
+        waiting,
         first_token,
         token: Some(token),
         half_widths,

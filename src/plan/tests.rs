@@ -148,13 +148,36 @@ fn experts_are_spread_and_latent_projections_recomputed() {
 
 #[test]
 fn what_cannot_be_planned_says_why() {
-    let predictor = predictor("a100");
+    let (h100, predictor) = (predictor("h100"), predictor("a100"));
     let refused = |name, query: &Query| {
         let refused = train(&predictor, model(name), query).unwrap_err();
         (refused.is_infeasible(), refused.to_string())
     };
     let (infeasible, message) = refused("llama-3.1-405b", &training(8));
     assert!(infeasible && message.contains("the least takes"), "{message}");
+    assert!(!message.contains("`loss`"), "{message}");
+    // The logits of a million tokens alone are what does not fit.
+    let long = Query {
+        global_batch: 1,
+        ..query(8, Workload::train(1, 1 << 20))
+    };
+    let message = train(&h100, model("qwen3-8b"), &long).unwrap_err().to_string();
+    assert!(message.contains("; `loss` chunked or fused, more GPUs"), "{message}");
+    let chunked = Workload {
+        loss: Loss::Chunked,
+        ..long.workload
+    };
+    assert!(
+        train(
+            &h100,
+            model("qwen3-8b"),
+            &Query {
+                workload: chunked,
+                ..long
+            }
+        )
+        .is_ok()
+    );
     let odd = Query {
         global_batch: 7,
         ..training(64)
@@ -223,6 +246,22 @@ fn any_number_of_requests_is_served_also_one_that_engines_do_not_divide() {
         let all = 50.0 * 512.0 / held.secs();
         assert!((engine.tokens_per_s / all - 1.0).abs() < 1e-9);
     }
+    // More than fit wait, and take their share of what a full engine gives.
+    let full = |batch, concurrency| {
+        let engines = served(batch, Some(concurrency)).unwrap().engines;
+        engines.into_iter().find(|engine| engine.workload.dp == 1).unwrap()
+    };
+    let [some, more] = [10_000, 20_000].map(|sent| full(None, sent));
+    assert_eq!(some.workload.batch + some.waiting, 10_000);
+    assert_eq!((some.workload, some.tokens_per_s), (more.workload, more.tokens_per_s));
+    for (engine, sent) in [(&some, 10_000.0), (&more, 20_000.0), (&full(Some(20), 50), 50.0)] {
+        let held = engine.first_token + engine.token.unwrap() * 512.0;
+        assert!((engine.tokens_per_s / (sent * 512.0 / held.secs()) - 1.0).abs() < 1e-9);
+    }
+    assert_eq!(
+        (full(Some(20), 50).workload.batch, full(Some(20), 50).waiting),
+        (20, 30)
+    );
     let refused = served(Some(5000), None).unwrap_err();
     let message = refused.to_string();
     assert!(

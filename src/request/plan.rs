@@ -223,7 +223,8 @@ pub struct PlanRequest {
     /// Tokens that a request generates [default: 512].
     #[arg(long, value_name = "T", visible_aliases = ["osl", "output-len"], aliases = ["output-length", "max-tokens", "max-new-tokens"])]
     pub output: Option<Size>,
-    /// Requests in flight on all engines together, such as 50 users at once [default: the most within the limits].
+    /// Requests sent to all engines at once, such as 50 users; those that they have no room for wait [default: the most within
+    /// the limits].
     #[arg(long, value_name = "N", visible_alias = "max-concurrency", aliases = ["concurrent-requests", "users"])]
     pub concurrency: Option<Size>,
     /// The longest time to the first token of a request, in ms.
@@ -320,7 +321,7 @@ pub struct PlanRequest {
     /// Fix the number of virtual stages a GPU.
     #[arg(long, value_name = "V")]
     pub vp: Option<Size>,
-    /// Fix the number of sequences a micro-batch, or of requests in flight on each engine.
+    /// Fix the number of sequences a micro-batch, or of requests that run on each engine; beside concurrency the most.
     #[arg(long, value_name = "B", visible_alias = "max-num-seqs", alias = "max-batch-size")]
     pub batch: Option<Size>,
     /// Keep this ZeRO stage [default: those that the framework runs].
@@ -493,11 +494,6 @@ impl PlanRequest {
         let has_limit = self.ttft_ms.is_some() || self.tpot_ms.is_some();
         let beside = [
             (
-                "concurrency",
-                self.concurrency.is_some() && self.batch.is_some(),
-                "nothing beside batch, the requests in flight on each engine",
-            ),
-            (
                 "confidence",
                 self.confidence.is_some() && !has_limit,
                 "nothing without ttft_ms or tpot_ms",
@@ -619,10 +615,6 @@ mod tests {
             (json!({"gpus": 8, "mode": "prefill", "cp": 2}), "cp"),
             (json!({"gpus": 8, "mode": "prefill", "tpot_ms": 30.0}), "tpot_ms"),
             (json!({"gpus": 8, "concurrency": 50}), "concurrency"),
-            (
-                json!({"gpus": 8, "mode": "decode", "concurrency": 50, "batch": 5}),
-                "concurrency",
-            ),
             (json!({"gpus": 8, "mode": "decode", "confidence": 0.9}), "confidence"),
             (json!({"gpus": 8, "global_batch": 5000}), "global_batch"),
         ] {

@@ -13,8 +13,10 @@ const ITERATION_TOKENS: u64 = 8192;
 /// The load of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Requests in flight on one data-parallel rank.
+    /// Requests that run at once on one data-parallel rank.
     pub concurrency: u64,
+    /// Requests sent for each that runs: over 1 where an engine is full and the others wait for a place.
+    pub sent: f64,
     /// Tokens of a prompt.
     pub prompt: u64,
     /// Tokens that a request generates.
@@ -42,7 +44,13 @@ impl Load {
         decode / self.kept_tokens + prefill * (framework.get(Constant::OtherPrefills) * others)
     }
 
-    /// Time to the first token of a request where the prompt pass of one takes `prefill`.
+    /// Time to the first token with the wait for a place, of requests that take `first` and `token` once they have one: by
+    /// Little's law each takes as many times as long as requests are sent for each that runs.
+    pub fn waited(&self, first: Seconds, token: Seconds) -> Seconds {
+        first * self.sent + token * (self.output as f64 * (self.sent - 1.0))
+    }
+
+    /// Time to the first token of a request that has a place where the prompt pass of one takes `prefill`.
     pub fn first_token(&self, framework: &Framework, decode: Seconds, prefill: Seconds) -> Seconds {
         let others = self.others();
         let get = |constant| framework.get(constant);
@@ -168,6 +176,7 @@ mod tests {
     fn prompts_share_a_pass_where_several_requests_end_in_a_step() {
         let load = |concurrency, output, kept_tokens| Load {
             concurrency,
+            sent: 1.0,
             prompt: 50,
             output,
             kept_tokens,

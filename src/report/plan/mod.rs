@@ -161,6 +161,10 @@ struct TrainingStepKeys {
 /// Latencies of a request beside the others, with the ends of their 90 % intervals where the framework has one.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct LatencyKeys {
+    /// Requests that wait for a place, as all engines are full; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<u64>,
+    /// Time to the first token, the wait for a place included.
     pub ttft_us: Seconds,
     ttft_low_us: Option<Seconds>,
     ttft_high_us: Option<Seconds>,
@@ -421,6 +425,7 @@ impl LayoutKeys {
             workload: engine.workload,
             step: None,
             request: Some(LatencyKeys {
+                waiting: Some(engine.waiting).filter(|&waiting| waiting > 0),
                 ttft_us: engine.first_token,
                 ttft_low_us: end(engine.first_token, first, -1.0),
                 ttft_high_us: end(engine.first_token, first, 1.0),

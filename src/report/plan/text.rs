@@ -223,9 +223,14 @@ impl PlanKeys {
                 percent(step.mfu)
             ),
             (None, Some(request)) => format!(
-                "{}, {} requests each: {}, first token after {}{}",
+                "{}, {} requests each{}: {}, first token after {}{}",
                 layout_text(&Workload { dp: 1, ..*work }),
                 grouped(work.batch),
+                some(request.waiting.map(|waiting| {
+                    let (run, wait) = (grouped(work.batch * work.dp), grouped(waiting));
+                    let engines = if work.dp == 1 { "engine" } else { "engines" };
+                    format!(" ({run} run at once, {wait} wait: {engines} full)")
+                })),
                 match self.gpus {
                     1 => format!("{rate} tokens/s"),
                     _ => format!(
