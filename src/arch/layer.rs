@@ -237,10 +237,12 @@ impl LinearLayers {
             }
             Some(Recurrence::GatedDeltaNet) => 2 * self.heads + self.value_dim,
             Some(Recurrence::KimiDelta) => self.heads * (1 + self.head_dim) + self.value_dim,
-            // A bias a channel, a skip connection a head, a norm over all heads.
             Some(Recurrence::Mamba2) => {
                 let norm = if self.unnormed { 0 } else { self.values() };
-                self.channels() + 3 * self.heads + norm
+                let keys = if self.normed_keys { 2 * self.head_dim } else { 0 };
+                // A bias a channel, a skip connection a head, a norm over all heads.
+                let inputs = if self.taps > 0 { self.channels() + 3 * self.heads } else { 0 };
+                inputs + norm + keys
             }
         }
     }
@@ -284,7 +286,10 @@ pub(super) fn linear_attention_linears(arch: &Architecture, tp: u64) -> Vec<Line
             }));
             linears
         }
-        Some(Recurrence::Mamba2) => vec![from_hidden(Role::LinearInput, gated + heads)],
+        Some(Recurrence::Mamba2) => {
+            let steps = if linear.taps > 0 { heads } else { 0 };
+            vec![from_hidden(Role::LinearInput, gated + steps)]
+        }
     };
     linears.push(Linear::new(Role::LinearOutput, values, hidden, false));
     linears

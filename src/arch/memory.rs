@@ -761,7 +761,7 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
     let states = arch.linear.map_or(0.0, |linear| {
         let linear = rank_linear(&linear, work.tp);
         let state = linear.states() as f64 * STATE_BYTES;
-        let tokens = (linear.channels() * (linear.taps - 1)) as f64;
+        let tokens = (linear.channels() * (linear.taps.saturating_sub(1))) as f64;
         // A step that verifies drafts keeps the state after each token.
         let kept = (stage.linear * (1 + work.speculate)) as f64;
         kept * (state + tokens * work.activation_dtype().size() as f64)

@@ -489,7 +489,7 @@ pub struct LinearLayers {
     pub head_dim: u64,
     /// Width of a value head.
     pub value_dim: u64,
-    /// Taps of the convolution in front.
+    /// Taps of the convolution in front; 0 without one, which with one decay a head is lightning attention (MiniMax-01).
     pub taps: u64,
     /// Whether every layer has it beside attention, and adds the two (Falcon-H1).
     #[serde(default, skip_serializing_if = "is_default")]
@@ -503,6 +503,9 @@ pub struct LinearLayers {
     /// Whether its decays do (Ling 3).
     #[serde(default, skip_serializing_if = "is_default")]
     pub full_decay: bool,
+    /// Whether lightning attention has norms of its queries and keys, each as wide as a head (Ling 2.5).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub normed_keys: bool,
     /// Whether a state-space model has no norm of its outputs, or Mamba-1 none of its inputs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unnormed: bool,

@@ -2,6 +2,7 @@
 
 use super::{Architecture, Dimension, NormPlacement, Positions, Workload};
 use crate::error::{Error, Result};
+use crate::ops::Recurrence;
 use std::fmt::Display;
 
 /// Bounds that keep every count below 2^64.
@@ -65,10 +66,12 @@ impl Architecture {
             ("linear.heads", linear.heads, MAX_HEADS),
             ("linear.head_dim", linear.head_dim, MAX_HEADS),
             ("linear.value_dim", linear.value_dim, MAX_HEADS),
-            ("linear.taps", linear.taps, 16),
         ] {
             self.within(field, value, 1, most)?;
         }
+        // Without a convolution it is lightning attention.
+        let least = u64::from(linear.kind != Some(Recurrence::Mamba2));
+        self.within("linear.taps", linear.taps, least, 16)?;
         self.within("linear.step_rank", linear.step_rank, 0, MAX_HIDDEN)?;
         if linear.key_heads == 0 || !linear.heads.is_multiple_of(linear.key_heads) {
             let allowed = format!("a divisor of linear.heads = {}", linear.heads);

@@ -14,7 +14,7 @@ named_enum! {
         GatedDeltaNet = "gated_delta_net",
         /// Delta rule with a decay for each element of a key (Kimi Delta Attention, arXiv 2510.26692).
         KimiDelta = "kimi_delta",
-        /// One decay a head, no delta rule (Mamba-2, arXiv 2405.21060).
+        /// One decay a head, no delta rule (Mamba-2, arXiv 2405.21060; constant decays: lightning attention, arXiv 2401.04658).
         Mamba2 = "mamba2",
     }
 }

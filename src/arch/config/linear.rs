@@ -1,6 +1,6 @@
 //! Layers with linear attention: the ways in which configs describe them.
 
-use super::super::{Architecture, LinearLayers, Positions, Window};
+use super::super::{Architecture, LinearLayers, Positions, QkNorm, Window};
 use super::fields::Fields;
 use crate::error::Result;
 use crate::ops::Recurrence;
@@ -18,6 +18,9 @@ pub(super) enum Hybrid {
     Kimi,
     /// Kimi Delta Attention with decays and gates of full rank in all but every `layer_group_size`-th (Ling 3).
     Ling,
+    /// Lightning attention in all layers but every `layer_group_size`-th, and those after the last whole group, or as
+    /// `layer_types` or `attn_type_list` says (MiniMax-01, Ling 2.5).
+    Lightning,
     /// Gated DeltaNet with as many heads as attention where the file does not say (OLMo Hybrid).
     Olmo,
     /// Mamba-2 or attention, each with an MLP, as `layer_types` or `attn_layer_indices` says (Granite 4, Bamba).
@@ -86,6 +89,7 @@ pub(super) fn read(hybrid: Hybrid, fields: &mut Fields<'_>, arch: &mut Architect
         Hybrid::FalconH1 => falcon_h1(fields, arch),
         Hybrid::Kimi => kimi(fields, arch),
         Hybrid::Ling => ling(fields, arch),
+        Hybrid::Lightning => lightning(fields, arch),
         Hybrid::ShortConvolution { rounded, taps } => short_convolution(rounded, taps, fields, arch),
         Hybrid::NemotronH => nemotron_h(fields, arch),
     }?;
@@ -354,6 +358,38 @@ fn ling(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         taps: fields.number_or("short_conv_kernel_size", 4)?,
         full_gate: true,
         full_decay: true,
+        ..LinearLayers::default()
+    });
+    Ok(())
+}
+
+fn lightning(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let layers = arch.layers;
+    let full = match fields.optional("layer_group_size")? {
+        Some(0) => return fields.refuse("layer_group_size", "an integer of at least 1"),
+        Some(group) => layers / group + layers % group,
+        // `MiniMaxConfig`.
+        None => layers.div_ceil(2),
+    };
+    let kinds = fields.numbers("attn_type_list")?;
+    if kinds.as_ref().is_some_and(|kinds| kinds.len() as u64 != layers || kinds.iter().any(|kind| *kind > 1)) {
+        return fields.refuse("attn_type_list", "0 or 1 for each of num_hidden_layers");
+    }
+    let full = kinds.map_or(full, |kinds| kinds.iter().sum());
+    let full = listed(fields, "layer_types", layers)?.unwrap_or(full);
+    let width = match arch.mla {
+        Some(_) => fields.number_or("head_dim", arch.hidden.checked_div(arch.heads).unwrap_or(0))?,
+        None => arch.head_dim,
+    };
+    arch.linear = Some(LinearLayers {
+        kind: Some(Recurrence::Mamba2),
+        layers: layers - full,
+        key_heads: arch.heads,
+        heads: arch.heads,
+        head_dim: width,
+        value_dim: width,
+        taps: 0,
+        normed_keys: arch.mla.is_some() && fields.flag("use_qk_norm", false)? || arch.norm.qk == QkNorm::Head,
         ..LinearLayers::default()
     });
     Ok(())

@@ -237,7 +237,11 @@ impl Table {
     pub fn variant(&'static self, row: &'static Row, fields: &mut Fields<'_>) -> Result<&'static Row> {
         let mut found = row;
         for (flag, variant) in &row.variants {
-            if fields.flag(flag, false)? {
+            let is_on = match fields.value(flag).is_some_and(serde_json::Value::is_u64) {
+                true => fields.number(flag)? > 0,
+                false => fields.flag(flag, false)?,
+            };
+            if is_on {
                 found = &self.bases[variant];
             }
         }

@@ -72,8 +72,10 @@ impl Lowering<'_> {
         if op.is_none() && rank.step_rank == 0 {
             self.memory(Role::LinearGate, gate, tokens, rank.values(), scope, layers);
         }
-        let channels = rank.channels();
-        self.memory(Role::LinearConvolution, convolution, tokens, channels, scope, layers);
+        if rank.taps > 0 {
+            let channels = rank.channels();
+            self.memory(Role::LinearConvolution, convolution, tokens, channels, scope, layers);
+        }
         if rank.step_rank > 0 {
             // The scan reads inputs, step sizes and gates and writes as many outputs; a decoding step its states in fp32.
             let states = match self.work.mode {
