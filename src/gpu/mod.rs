@@ -290,6 +290,12 @@ impl Gpu {
         self.with("network_bandwidth_bytes_per_s", bandwidth)
     }
 
+    /// This GPU with another link to the others of its node.
+    #[must_use]
+    pub fn with_link(self, bandwidth: BytesPerSecond) -> Self {
+        self.with("link_bandwidth_bytes_per_s", bandwidth)
+    }
+
     /// This GPU on a host with another link.
     #[must_use]
     pub fn with_host_link(self, bandwidth: BytesPerSecond) -> Self {

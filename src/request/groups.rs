@@ -35,7 +35,7 @@ pub const GROUPS: [Group; 7] = [
     (
         "Hardware",
         "gpu framework data usd_per_gpu_hour",
-        "model network_gbit_per_s host_gbyte_per_s enforce_eager any_stack",
+        "model network_gbit_per_s link_gbyte_per_s host_gbyte_per_s enforce_eager any_stack",
     ),
     (
         "Output",
@@ -120,6 +120,7 @@ gpu GPU
 usd_per_gpu_hour USD per GPU-hour
 model Predictor
 network_gbit_per_s Network (Gbit/s a GPU)
+link_gbyte_per_s Link of GPUs (GB/s)
 host_gbyte_per_s Host link (GB/s)
 any_stack Any kernel library
 top Number of answers

@@ -63,6 +63,12 @@ pub struct TargetRequest {
     #[schema(inline)]
     #[param(inline)]
     pub network_gbit_per_s: Option<Gigabits>,
+    /// Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for cards that reach each other through the host
+    /// over PCIe 4.0 x8 [default: that of the GPU].
+    #[arg(long, value_name = "GBYTE")]
+    #[schema(inline)]
+    #[param(inline)]
+    pub link_gbyte_per_s: Option<Gigabytes>,
     /// Bandwidth of the link between a GPU and its host in one direction, in GB/s [default: that of the GPU's usual
     /// server].
     #[arg(long, value_name = "GBYTE")]
@@ -77,12 +83,13 @@ pub struct TargetRequest {
 
 impl TargetRequest {
     /// The keys that any request may have besides its own.
-    pub const KEYS: [&'static str; 7] = [
+    pub const KEYS: [&'static str; 8] = [
         "gpu",
         "model",
         "framework",
         "enforce_eager",
         "network_gbit_per_s",
+        "link_gbyte_per_s",
         "host_gbyte_per_s",
         "any_stack",
     ];
@@ -93,6 +100,9 @@ impl TargetRequest {
         let rate = BytesPerSecond::from_bytes_per_sec;
         if let Some(Gigabits(gigabits)) = self.network_gbit_per_s {
             gpu = gpu.with_network(rate(gigabits * 1e9 / 8.0));
+        }
+        if let Some(Gigabytes(gigabytes)) = self.link_gbyte_per_s {
+            gpu = gpu.with_link(rate(gigabytes * 1e9));
         }
         if let Some(Gigabytes(gigabytes)) = self.host_gbyte_per_s {
             gpu = gpu.with_host_link(rate(gigabytes * 1e9));

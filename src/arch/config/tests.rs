@@ -197,6 +197,7 @@ fn every_type_that_decodes_text_has_a_published_example() {
     // Equal to a type that has one, or the text model of a wrapper.
     const ALIKE: &[&str] = &[
         "bailing_moe_v2",
+        "bailing_moe_v2_5",
         "deci",
         "deepseek_ref",
         "glm4v_moe_text",
@@ -205,6 +206,7 @@ fn every_type_that_decodes_text_has_a_published_example() {
         "internlm",
         "mimo",
         "minimax_m3",
+        "minimax_text_01",
         "qwen2_5_vl_text",
         "qwen2_vl_text",
         "qwen3_vl_moe_text",
