@@ -241,7 +241,11 @@ impl LinearLayers {
                 let norm = if self.unnormed { 0 } else { self.values() };
                 let keys = if self.normed_keys { 2 * self.head_dim } else { 0 };
                 // A bias a channel, a skip connection a head, a norm over all heads.
-                let inputs = if self.taps > 0 { self.channels() + 3 * self.heads } else { 0 };
+                let inputs = if self.taps > 0 {
+                    self.channels() + 3 * self.heads
+                } else {
+                    0
+                };
                 inputs + norm + keys
             }
         }

@@ -372,7 +372,10 @@ fn lightning(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         None => layers.div_ceil(2),
     };
     let kinds = fields.numbers("attn_type_list")?;
-    if kinds.as_ref().is_some_and(|kinds| kinds.len() as u64 != layers || kinds.iter().any(|kind| *kind > 1)) {
+    if kinds
+        .as_ref()
+        .is_some_and(|kinds| kinds.len() as u64 != layers || kinds.iter().any(|kind| *kind > 1))
+    {
         return fields.refuse("attn_type_list", "0 or 1 for each of num_hidden_layers");
     }
     let full = kinds.map_or(full, |kinds| kinds.iter().sum());
@@ -381,6 +384,7 @@ fn lightning(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         Some(_) => fields.number_or("head_dim", arch.hidden.checked_div(arch.heads).unwrap_or(0))?,
         None => arch.head_dim,
     };
+    let says_normed = fields.flag("use_qk_norm", false)?;
     arch.linear = Some(LinearLayers {
         kind: Some(Recurrence::Mamba2),
         layers: layers - full,
@@ -389,7 +393,7 @@ fn lightning(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: width,
         value_dim: width,
         taps: 0,
-        normed_keys: arch.mla.is_some() && fields.flag("use_qk_norm", false)? || arch.norm.qk == QkNorm::Head,
+        normed_keys: says_normed || arch.norm.qk == QkNorm::Head,
         ..LinearLayers::default()
     });
     Ok(())
