@@ -22,6 +22,10 @@ const CLOCK: Clock = Clock {
 
 /// Opens the GPU of this number: 0 is the one that wgpu prefers, 1 the first discrete GPU.
 pub fn device(_: &str, number: u32) -> Result<Box<dyn Measured>> {
+    Ok(Box::new(open(number)?))
+}
+
+fn open(number: u32) -> Result<Portable> {
     let kind = match number {
         0 => DeviceKind::DefaultDevice,
         number => DeviceKind::DiscreteGpu(number as usize),
@@ -73,7 +77,7 @@ pub fn device(_: &str, number: u32) -> Result<Box<dyn Measured>> {
             multiple: 1,
         }
     };
-    Ok(Box::new(Portable::new(device, identity, CLOCK, gemms)))
+    Ok(Portable::new(device, identity, CLOCK, gemms))
 }
 
 /// Seconds that the work enqueued by `calls` takes on the device: by its timestamps where it has
@@ -101,10 +105,12 @@ mod tests {
         };
         let checks = device.check(&crate::ops::Dtype::ELEMENTS).unwrap();
         assert!(checks.compared.iter().all(|path| !path.is_wrong()), "{checks:?}");
-        let seconds = timed(&device.device, || {
-            let x = burn::tensor::Tensor::<2>::ones([64, 64], &device.device);
+        let on = device.device.clone();
+        let calls = Box::new(|| {
+            let x = burn::tensor::Tensor::<2>::ones([64, 64], &on);
             drop(x.clone().matmul(x));
         });
+        let seconds = timed(&device.device, calls);
         assert!(seconds.unwrap() > 0.0);
         assert!(!device.identity().gpu.is_empty());
     }
