@@ -174,10 +174,13 @@ impl MlpKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Positions {
-    /// A learned table of `max` rows, added to the token embedding.
+    /// A learned table, added to the token embedding.
     Learned {
-        /// Rows of the table.
+        /// Positions.
         max: u64,
+        /// Rows of the table that no position reads.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        spare: u64,
     },
     /// Rotation of queries and keys.
     Rotary,
@@ -191,10 +194,14 @@ impl Positions {
     /// The longest sequence that they number.
     pub const fn longest(self) -> u64 {
         match self {
-            Self::Learned { max } => max,
+            Self::Learned { max, .. } => max,
             Self::Rotary | Self::Alibi | Self::None => u64::MAX,
         }
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The normalisations of a layer.

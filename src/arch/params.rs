@@ -133,8 +133,8 @@ fn embedding(arch: &Architecture, tp: u64, first: bool, last: bool) -> u64 {
     let mut count = 0;
     if first {
         count += table;
-        if let Positions::Learned { max } = arch.positions {
-            count += max * arch.hidden;
+        if let Positions::Learned { max, spare } = arch.positions {
+            count += (max + spare) * arch.hidden;
         }
         if arch.norm.placement == NormPlacement::PreAndEmbedding {
             count += norm_parameters(arch, arch.hidden);

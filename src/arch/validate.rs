@@ -29,8 +29,9 @@ impl Architecture {
             let allowed = format!("a divisor of heads = {}", self.heads);
             return self.refuse("kv_heads", self.kv_heads, &allowed);
         }
-        if let Positions::Learned { max } = self.positions {
+        if let Positions::Learned { max, spare } = self.positions {
             self.within("positions.learned.max", max, 1, MAX_VOCAB)?;
+            self.within("positions.learned.spare", spare, 0, MAX_VOCAB)?;
         }
         if self.norm.placement == NormPlacement::Shared && !self.parallel_layers {
             let allowed = "`shared` only with parallel_layers = true";

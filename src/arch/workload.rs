@@ -494,14 +494,14 @@ impl Workload {
             let allowed = format!("at most {MAX_TOKENS} tokens in all");
             return fail("batch", self.batch, &allowed);
         }
-        if let Positions::Learned { max } = arch.positions
+        if let Positions::Learned { max, .. } = arch.positions
             && self.keys() > max
         {
             let (field, value, beside) = match self.mode {
                 Mode::Decode => ("context", self.context, "the new tokens"),
                 Mode::Train | Mode::Prefill => ("seq", self.seq, "the context"),
             };
-            let allowed = format!("at most {max} with {beside}, the rows of the position table");
+            let allowed = format!("at most {max} with {beside}, the positions of the model");
             return fail(field, value, &allowed);
         }
         self.validate_speculation()?;

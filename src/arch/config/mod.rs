@@ -107,6 +107,11 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
             &format!("a model's config.json, as that of {base}; this is an adapter's"),
         );
     }
+    if !fields.has("model_type") {
+        let allowed =
+            "the type that its fields are of, such as \"llama\", or \"gpt2\" where they are `n_layer` and `n_embd`";
+        return fields.refuse("model_type", allowed);
+    }
     let model_type = fields.word("model_type")?;
     let Some(text_type) = table().lists.text_config.get(model_type) else {
         return read_text_model(model_type, fields);
@@ -168,7 +173,7 @@ fn unknown(model_type: &str, fields: &Fields<'_>) -> Result<Architecture> {
     };
     let like_llama = match is_like_llama(fields) {
         true => "; its fields are Llama's, so a model shaped like that may be read as \"llama\"",
-        false => "",
+        false => "; a known one whose layers have the same shapes may be written in its place",
     };
     fields.refuse("model_type", &format!("a known type{near}{like_llama}"))
 }

@@ -127,7 +127,8 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
             Position::Alibi => Positions::Alibi,
             Position::None => Positions::None,
             Position::Learned(key, more) => Positions::Learned {
-                max: fields.number(key)?.saturating_add(*more),
+                max: fields.number(key)?,
+                spare: *more,
             },
             Position::AlibiWhere(flag) => match flag.read(fields)? {
                 true => Positions::Alibi,

@@ -171,7 +171,7 @@ fn fields(arch: &Architecture, max_positions: u64) -> Value {
     let mut fields = Value::Object(table().lists.usual.clone());
     let mut extend = |more| extend(&mut fields, more);
     extend(sizes);
-    if let Positions::Learned { max } = arch.positions {
+    if let Positions::Learned { max, .. } = arch.positions {
         extend(json!({ "n_positions": max }));
     }
     if let Some(moe) = &arch.moe {

@@ -110,7 +110,7 @@ fn draw(sizing: &Sizing<'_>, mode: Mode, random: &mut Random) -> PlannedStep {
         name: name.clone(),
         vocab,
         tied_embeddings: false,
-        positions: Positions::Learned { max: 4096 },
+        positions: Positions::Learned { max: 4096, spare: 0 },
         ..Architecture::gpt(hidden, layers, heads)
     };
     PlannedStep {

@@ -91,7 +91,7 @@ impl Transformer {
         Self {
             embedding: table(architecture.vocab),
             positions: match architecture.positions {
-                Positions::Learned { max } => Some(table(max)),
+                Positions::Learned { max, spare } => Some(table(max + spare)),
                 _ => None,
             },
             layers: (0..architecture.layers).map(layer).collect(),
