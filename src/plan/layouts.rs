@@ -83,7 +83,7 @@ fn ranks(arch: &Architecture, gpu: &Gpu, query: &Query) -> Vec<Workload> {
     let node = node(gpu).min(MOST_TP);
     let mut all = Vec::new();
     for tp in divisors(query.gpus) {
-        if tp > node || !query.keeps(Dimension::Tp, tp) {
+        if !query.spreads(tp, node) {
             continue;
         }
         for cp in divisors(query.gpus / tp) {

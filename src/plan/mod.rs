@@ -100,6 +100,11 @@ impl Query {
     pub(crate) fn keeps(&self, dimension: Dimension, value: u64) -> bool {
         self.kept(dimension).is_none_or(|kept| kept == value)
     }
+
+    /// Whether a layer may be split over so many GPUs: those of a node, or as many as are asked for.
+    fn spreads(&self, tp: u64, node: u64) -> bool {
+        self.kept(Dimension::Tp).map_or(tp <= node, |kept| kept == tp)
+    }
 }
 
 /// A layout with its predicted step.

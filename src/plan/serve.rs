@@ -308,7 +308,7 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
     let mut all = Vec::new();
     let mut refused = None;
     let experts = arch.moe.map_or(1, |moe| moe.experts);
-    for tp in divisors(query.gpus).filter(|&tp| tp <= node && query.keeps(Dimension::Tp, tp)) {
+    for tp in divisors(query.gpus).filter(|&tp| query.spreads(tp, node)) {
         for pp in divisors(query.gpus / tp).filter(|&pp| pp <= arch.layers && query.keeps(Dimension::Pp, pp)) {
             let dp = query.gpus / (tp * pp);
             let spread = divisors(experts)

@@ -415,3 +415,14 @@ fn cached_tokens_of_a_prompt_shorten_its_pass_alone() {
     );
     assert!(most.tokens_per_s > 4.0 * whole.tokens_per_s);
 }
+
+#[test]
+fn a_layer_is_split_over_nodes_where_that_is_asked_for() {
+    let (predictor, arch) = (predictor("h100"), model("deepseek-v3"));
+    let mut asked = query(16, Workload::decode(1, 1024));
+    let usual = serve(&predictor, arch, &asked, &limits(1024, 256)).unwrap();
+    assert!(usual.engines.iter().all(|engine| engine.workload.tp <= 8));
+    asked.kept = vec![(Dimension::Tp, 16)];
+    let wide = serve(&predictor, arch, &asked, &limits(1024, 256)).unwrap();
+    assert!(wide.engines.iter().all(|engine| engine.workload.tp == 16));
+}

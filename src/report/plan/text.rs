@@ -239,7 +239,7 @@ impl PlanKeys {
                         some(
                             request
                                 .rate(output)
-                                .map(|rate| format!(", {} to each request", significant(rate)))
+                                .map(|rate| format!(", {} to each request, its prompt counted", significant(rate)))
                         )
                     ),
                 },
