@@ -109,8 +109,7 @@ pub fn check(predictor: &Predictor, architecture: &Architecture, workload: &Work
     let framework = predictor.framework(workload.mode)?;
     framework.check_layout(workload)?;
     let check = check::check(predictor, architecture, workload)?;
-    let gpu = predictor.gpu();
-    Ok(CheckReport::new(gpu, architecture, workload, &check))
+    Ok(CheckReport::new(predictor, architecture, workload, &check))
 }
 
 /// The operator that answers for one: a decoding step for queries against a longer cache, where that was the faster.

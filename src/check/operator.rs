@@ -238,20 +238,21 @@ fn distance(near: &Faster) -> f64 {
         .sum()
 }
 
-/// The GEMM with any of its sizes padded to 16-byte loads, and to the alignment of the GPU.
+/// The GEMM with any of its contiguous sizes padded to 16-byte loads, and to the alignment of the GPU.
 fn aligned_gemms(gpu: &Gpu, gemm: &Gemm) -> Vec<Op> {
     let mut near = Vec::new();
     let loads = (LOAD_BYTES / gemm.dtype.size()).max(1);
+    let contiguous = gemm.layout.contiguous();
     for unit in [loads, gpu.alignment(gemm.dtype)] {
         for padded in 1..8 {
-            let pad = |bit: u64, size: u64| match padded & bit {
-                0 => size,
-                _ => size.next_multiple_of(unit),
+            let pad = |at: usize, size: u64| match contiguous[at] && padded & (1 << at) != 0 {
+                true => size.next_multiple_of(unit),
+                false => size,
             };
             let op = Op::Gemm(Gemm {
-                m: pad(1, gemm.m),
-                n: pad(2, gemm.n),
-                k: pad(4, gemm.k),
+                m: pad(0, gemm.m),
+                n: pad(1, gemm.n),
+                k: pad(2, gemm.k),
                 ..*gemm
             });
             if op != Op::Gemm(*gemm) && !near.contains(&op) {

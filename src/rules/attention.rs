@@ -79,7 +79,9 @@ pub fn fused_head(op: &Attention) -> String {
     }
     let head_dim = op.head_dim.next_multiple_of(FLASH_UNIT);
     match Attention::new(1, 1, 2, head_dim).has_fused_kernel() {
-        true => format!("no fused kernel takes it; PyTorch alone pads it to {head_dim}"),
+        true => format!(
+            "no fused kernel takes it; PyTorch and flash_attn pad it to {head_dim}, Transformer Engine does not"
+        ),
         false => "no fused kernel takes it, only multiples of 8 up to 256".to_owned(),
     }
 }

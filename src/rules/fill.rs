@@ -19,6 +19,9 @@ use crate::tiles::Waves;
 /// The large tile laid the other way.
 const TURNED: Tile = Tile::new(Tile::LARGE.columns, Tile::LARGE.rows);
 
+/// Share of the forward arithmetic of these GEMMs below which the tiles of one do not matter.
+const LEAST_SHARE: f64 = 0.01;
+
 /// Least share of the tiles that is output.
 const TILE_FILL: f64 = 0.98;
 
@@ -160,8 +163,13 @@ pub(super) fn micro_batch(subject: &Subject) -> Verdict {
         batch: work.batch * 2,
         ..*work
     };
-    let fits = memory_use(subject.arch, &doubled, &Practice::default()).is_ok_and(|memory| memory.fits(subject.gpu));
-    if !fits {
+    let fits = |work: &Workload| {
+        memory_use(subject.arch, work, &Practice::default()).is_ok_and(|memory| memory.fits(subject.gpu))
+    };
+    if !fits(work) {
+        return Verdict::not_applicable("the model does not fit the memory");
+    }
+    if !fits(&doubled) {
         return Verdict::met(format!("batch {}; batch {} does not fit", work.batch, doubled.batch));
     }
     let fewest = forward_gemms(subject)
@@ -182,10 +190,12 @@ pub(super) fn tiles(subject: &Subject) -> Verdict {
         return verdict;
     }
     let gemms = forward_gemms(subject);
+    let total: f64 = gemms.iter().map(ForwardGemm::flops).sum();
     let worst = gemms
         .iter()
         // Logits of single positions are as narrow as the batch.
         .filter(|item| item.gemm.m >= Tile::LARGE.rows || item.role != Role::Logits)
+        .filter(|item| item.flops() >= LEAST_SHARE * total)
         .min_by(|a, b| a.tile_fill().total_cmp(&b.tile_fill()));
     let Some(worst) = worst else {
         return Verdict::not_applicable("there is no such GEMM");

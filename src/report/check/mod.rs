@@ -6,7 +6,7 @@ pub(super) use text::{summary, verdict_text};
 
 use crate::arch::{Architecture, Workload};
 use crate::check::{Change, Check, Diagnosis, Fix, Gain, Remedy};
-use crate::gpu::Gpu;
+use crate::predict::Predictor;
 use crate::predict::estimate::{Tier, TierShares};
 use crate::predict::step::StepEstimate;
 use crate::report::NamedGpu;
@@ -40,6 +40,9 @@ pub struct CheckReport {
 struct StepKeys {
     /// Name of the framework that runs the step.
     framework: String,
+    /// Whether none was named, so that this one was taken.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    framework_is_assumed: bool,
     time_us: Seconds,
     low_us: Seconds,
     high_us: Seconds,
@@ -114,14 +117,17 @@ impl CheckReport {
             .any(|rule| above.is_none_or(|least| rule.greatest_gain() > least))
     }
 
-    /// Describes the check of `architecture` under `workload` on `gpu`.
-    pub fn new(gpu: &Gpu, architecture: &Architecture, workload: &Workload, check: &Check) -> Self {
+    /// Describes the check of `architecture` under `workload` by what `predictor` says.
+    pub fn new(predictor: &Predictor, architecture: &Architecture, workload: &Workload, check: &Check) -> Self {
         let rules: Vec<_> = check.diagnoses.iter().map(RuleKeys::from).collect();
         Self {
-            gpu: gpu.into(),
+            gpu: predictor.gpu().into(),
             model: architecture.into(),
             workload: *workload,
-            predicted: check.as_is.as_ref().ok().map(StepKeys::from),
+            predicted: check.as_is.as_ref().ok().map(|step| StepKeys {
+                framework_is_assumed: predictor.assumes_framework(),
+                ..StepKeys::from(step)
+            }),
             impossible: check.as_is.as_ref().err().map(ToString::to_string),
             broken: rules.iter().filter(|rule| rule.verdict.counts(true)).count(),
             rules,
@@ -172,6 +178,7 @@ impl From<&StepEstimate> for StepKeys {
     fn from(step: &StepEstimate) -> Self {
         Self {
             framework: step.framework.clone(),
+            framework_is_assumed: false,
             time_us: step.time,
             low_us: step.low,
             high_us: step.high,

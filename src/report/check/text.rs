@@ -39,9 +39,13 @@ impl CheckReport {
     fn heading(&self) -> String {
         let step = match (&self.predicted, &self.impossible) {
             (Some(step), _) => format!(
-                "step {} under framework {}{}\ntiers {}\n",
+                "step {} under framework {}{}{}\ntiers {}\n",
                 timed(step),
                 step.framework,
+                match step.framework_is_assumed {
+                    true => " (assumed; `--framework` names yours, which may turn the verdicts on time)",
+                    false => "",
+                },
                 unfit(step),
                 tier_shares_text(step.tier_shares)
             ),
