@@ -218,7 +218,11 @@ fn refused(place: &str, found: Option<&Value>, sentence: &str, others: &str) -> 
     };
     let expected = sentence.split_once("expected ").map(|(_, wanted)| wanted);
     if sentence.starts_with("missing field") {
-        return Error::field(PLACE, &inner(quoted), "absent", "a value; it has no default");
+        let allowed = match quoted {
+            "architecture" => "a preset or a config.json; `model` names trained models",
+            _ => "a value; it has no default",
+        };
+        return Error::field(PLACE, &inner(quoted), "absent", allowed);
     }
     if sentence.starts_with("unknown field") {
         // The path of an unknown field ends with it.
