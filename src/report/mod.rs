@@ -220,6 +220,11 @@ fn time_text(time: Seconds, low: Seconds, high: Seconds) -> String {
     format!("{time}   (90 %: {low} to {high})")
 }
 
+/// `vllm takes at least 3.300 ms a decode step, whatever the model`.
+fn server_text(framework: &str, least: Seconds) -> String {
+    format!("{framework} takes at least {least} a decode step, whatever the model")
+}
+
 /// Lines with a name each.
 fn named_lines(lines: &[(&str, String)]) -> String {
     let line = |(name, text): &(&str, String)| format!("{name:<9} {text}\n");

@@ -157,8 +157,8 @@ pub struct Recommendation {
     pub workload: Workload,
     /// The whole prediction.
     pub step: StepEstimate,
-    /// Parameters, counted as [`Request::compared`] does, over those of the baseline.
-    pub parameters_over_baseline: f64,
+    /// Time of the baseline scaled to as many parameters, counted as [`Request::compared`] does, over its own.
+    pub scaled_baseline: f64,
     /// Tokens per second and GPU, times parameters, over the baseline's, minus 1: the gain at equal parameters.
     pub gain: f64,
     /// What the sizing rules say of it, in the order of [`crate::rules::RULES`].
@@ -248,6 +248,15 @@ pub struct Found {
     pub sizes: Option<Sizes>,
     /// What the order of the shapes hangs on; `None` if there is but one.
     pub order: Option<Order>,
+}
+
+impl Found {
+    /// What the server takes at least for a decode step, where that decides the time of the baseline and of every shape.
+    pub fn bound_by_server(&self) -> Option<Seconds> {
+        let mut shapes = self.shapes.iter().map(|shape| &shape.step.lanes);
+        let least = self.baseline.lanes.bound_by_server();
+        least.filter(|_| shapes.all(|lanes| lanes.bound_by_server().is_some()))
+    }
 }
 
 /// Finds the fastest shapes of a request, or those that come nearest to its goal.
@@ -409,6 +418,7 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
         predictor,
         request: &request,
         referee: &referee,
+        baseline: &baseline,
     };
     let rank = |space: &Space, archive: &Archive| judge.rank(space, archive);
     let mut ranking = rank(&space, &archive);
@@ -482,6 +492,7 @@ struct Judge<'a> {
     predictor: &'a Predictor,
     request: &'a Request,
     referee: &'a Referee,
+    baseline: &'a StepEstimate,
 }
 
 impl Judge<'_> {
@@ -491,6 +502,7 @@ impl Judge<'_> {
             predictor,
             request,
             referee,
+            ..
         } = *self;
         let sorted = |mut all: Vec<Candidate>, of: &dyn Fn(&Candidate) -> f64| {
             all.sort_by(|a, b| of(a).total_cmp(&of(b)).then(a.shape.cmp(&b.shape)));
@@ -543,12 +555,12 @@ impl Judge<'_> {
 
     /// Tokens per second and GPU at equal parameters over the baseline's, minus 1.
     fn gain(&self, cost: f64, arch: &Architecture) -> f64 {
-        (-cost).exp() * self.parameters_over_baseline(arch) - 1.0
+        (-cost).exp() * self.scaled_baseline(arch) - 1.0
     }
 
-    fn parameters_over_baseline(&self, arch: &Architecture) -> f64 {
+    fn scaled_baseline(&self, arch: &Architecture) -> f64 {
         let count = |arch| self.request.compared(arch) as f64;
-        count(arch) / count(&self.request.baseline)
+        self.baseline.lanes.scaled(count(arch) / count(&self.request.baseline))
     }
 
     fn time_to_equal_loss(&self, cost: f64, arch: &Architecture) -> Option<f64> {
@@ -567,7 +579,7 @@ impl Judge<'_> {
         Ok(Recommendation {
             findings: judge_all(&architecture, &workload, self.predictor.gpu()),
             gain: self.gain(cost, &architecture),
-            parameters_over_baseline: self.parameters_over_baseline(&architecture),
+            scaled_baseline: self.scaled_baseline(&architecture),
             time_to_equal_loss: self.time_to_equal_loss(cost, &architecture),
             outside: outside
                 .into_iter()

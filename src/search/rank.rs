@@ -180,8 +180,8 @@ fn different(
         // A planned layout is the best one of its shape, not another choice.
         (space.layouts.len() == 1 && one != other)
             || parts(a) != parts(b)
-            || away(|arch| arch.layers) >= least
-            || away(|arch| arch.hidden) >= least
+            || (a.architecture != b.architecture
+                && (away(|arch| arch.layers) >= least || away(|arch| arch.hidden) >= least))
     };
     let mut by_cost: Vec<&(Ranked, Comparison)> = groups.iter().flatten().collect();
     by_cost.sort_by(|a, b| cost(&a.0).total_cmp(&cost(&b.0)));

@@ -1000,3 +1000,21 @@ fn shares_of_linear_attention_vary_where_they_are_free_and_the_best_of_each_is_s
     }
     assert!(lead(Dimension::Context, 65_536) > 0.0);
 }
+
+#[test]
+fn shapes_that_a_server_bounds_are_as_fast_as_the_baseline() {
+    let request = like("smollm2-135m", Workload::decode(1, 2048));
+    let found = search(&predictor("h100"), &request, &quiet).unwrap();
+    let least = found.bound_by_server().unwrap();
+    for shape in &found.shapes {
+        assert_eq!(shape.step.time, least);
+        assert!(shape.gain.abs() < 1e-9, "{}", shape.gain);
+    }
+    let large = like("llama-3-8b", Workload::decode(1, 2048));
+    assert!(
+        search(&predictor("h100"), &large, &quiet)
+            .unwrap()
+            .bound_by_server()
+            .is_none()
+    );
+}

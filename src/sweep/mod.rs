@@ -104,6 +104,8 @@ pub struct ModelPoint {
     pub memory: Bytes,
     /// Whether that fits.
     pub fits: bool,
+    /// What the server takes at least for a step, where that decides its time.
+    pub bound_by_server: Option<Seconds>,
     /// Share of the time by tier.
     pub tier_shares: TierShares,
 }
@@ -209,6 +211,7 @@ fn model_point(memo: &mut Memo<'_>, value: u64, architecture: &Architecture, wor
             bandwidth_fraction: bytes / step.time / memo.predictor().gpu().bandwidth(),
             memory: step.memory.total(),
             fits: step.fits,
+            bound_by_server: step.lanes.bound_by_server(),
             tier_shares: step.tier_shares,
         }),
     })

@@ -37,6 +37,10 @@ pub struct Lanes {
     pub offload: Seconds,
     /// Wall time of the step: the sum of all.
     pub total: Seconds,
+    /// What a server takes at least for a decode step, whatever the model; zero of other steps.
+    server: Seconds,
+    /// What the GPU waits for it, a part of [`Lanes::host`].
+    pub waiting: Seconds,
     /// By which the times of a section are multiplied: 0 where another stage is the slowest.
     pub(super) sections: [f64; Section::COUNT],
     /// Share of data-parallel traffic that shows.
@@ -145,6 +149,17 @@ const IN_LAYERS: [Term; 5] = [
 ];
 
 impl Lanes {
+    /// What the server takes at least for a step, where that decides its time.
+    pub fn bound_by_server(&self) -> Option<Seconds> {
+        (self.waiting > Seconds::ZERO).then_some(self.server)
+    }
+
+    /// The wall time of a step that has so many times the work of this one, over that of this one.
+    pub fn scaled(&self, work: f64) -> f64 {
+        let busy = 1.0 - self.waiting / self.total;
+        (busy * work).max(self.server / self.total)
+    }
+
     /// The time of a step under a framework.
     pub fn of(ledger: &Ledger, framework: &Framework) -> Self {
         Self::with(ledger, framework, &Factors::of(framework, ledger))
@@ -218,10 +233,11 @@ impl Lanes {
         let plain = compute + bubble + data_shown + sharded_shown + updated + constant + offload;
         let growth = get(C::GrowthPerDoubling) * (ledger.gpus / 8.0).log2().max(0.0);
         let grown = plain * (1.0 + growth);
-        let waiting = match ledger.mode {
-            Mode::Decode => (get(C::HostStepMs) * 1e-3 - grown).max(0.0),
+        let server = match ledger.mode {
+            Mode::Decode => get(C::HostStepMs) * 1e-3,
             Mode::Train | Mode::Prefill => 0.0,
         };
+        let waiting = (server - grown).max(0.0);
         let seconds = Seconds::from_secs;
         Self {
             kernels: seconds(micro * (layer_kernels * in_last + head_kernels * in_head) + updated),
@@ -231,6 +247,8 @@ impl Lanes {
             overhead: seconds(micro * in_last * fixed + constant + plain * growth),
             offload: seconds(offload),
             total: seconds(grown + waiting),
+            server: seconds(server),
+            waiting: seconds(waiting),
             sections: [in_last, in_head, 1.0],
             exposed_data: share(data_shown, data),
             exposed_sharded: share(sharded_shown, sharded),

@@ -50,6 +50,9 @@ pub struct SearchReport {
     framework: String,
     basis: Vec<Basis>,
     baseline: BaselineKeys,
+    /// What the server takes at least for a decode step, where that decides the time of the baseline and of every shape.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_least_us: Option<Seconds>,
     /// What the number format of training costs in loss against 16 bits, in no other difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     format_loss: Option<LossKeys>,
@@ -284,7 +287,7 @@ struct OutsideKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct RoleGain {
     role: &'static str,
-    /// Change of GPU time per token and parameter, as a share of the baseline's whole; negative is faster.
+    /// Change of GPU time per token at equal parameters, as a share of the baseline's whole; negative is faster.
     time_change: f64,
 }
 
@@ -632,6 +635,7 @@ impl SearchReport {
                 fits: found.baseline.fits,
                 stands_in: request.stands_in,
             },
+            server_least_us: found.bound_by_server(),
             format_loss: found.format_loss.as_ref().map(LossKeys::from),
             costs_loss: found.costs_loss,
             shapes: shapes
@@ -733,7 +737,7 @@ fn won(found: &Found, shape: &Recommendation) -> Vec<RoleGain> {
     let here = by_role(&shape.step);
     let there = by_role(&found.baseline);
     let whole: f64 = there.values().sum();
-    let scale = shape.parameters_over_baseline;
+    let scale = shape.scaled_baseline;
     let mut roles: Vec<&'static str> = here.keys().chain(there.keys()).copied().collect();
     roles.sort_unstable();
     roles.dedup();

@@ -6,7 +6,7 @@ use crate::loss::Evidence;
 use crate::report::plan::{layout_text, recompute_text};
 use crate::report::plot::{Axis, Band, Chart, GIB, Series};
 use crate::report::table::{bad, dash, filled, good, left, right, row, table};
-use crate::report::{Basis, Report, grouped, joined, named_lines, percent, signed, tokens};
+use crate::report::{Basis, Report, grouped, joined, named_lines, percent, server_text, signed, tokens};
 use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective};
 use crate::units::significant;
@@ -113,17 +113,24 @@ impl SearchReport {
 
     fn heading(&self) -> String {
         let request = &self.request;
-        let mut lines = vec![
-            format!(
-                "{} {} parameters within {}, vocabulary {}, on {}",
-                grouped(request.parameters),
-                request.count,
-                percent(request.tolerance),
-                grouped(request.vocab),
-                self.gpu
-            ),
-            self.workload.to_string(),
-        ];
+        let mut lines = Vec::from_iter(self.best());
+        lines.push(format!(
+            "{} {} parameters within {}{}, vocabulary {}, on {}",
+            grouped(request.parameters),
+            request.count,
+            percent(request.tolerance),
+            match &self.sizes {
+                Some(sizes) => format!(", the best of {} sizes", sizes.points.len()),
+                None => String::new(),
+            },
+            grouped(request.vocab),
+            self.gpu
+        ));
+        lines.push(self.workload.to_string());
+        lines.extend(self.server_least_us.map(|least| {
+            let server = server_text(&self.framework, least);
+            format!("bound by the server: {server}; no shape is faster than another")
+        }));
         if self.sharded {
             lines.push(format!(
                 "each shape is timed under its own fastest layout over {}; the line above shows the baseline's. `--gpus`, `--global-batch`, `--tp`, `--cp`, `--pp`, `--vp` and `--batch` fix parts of it; `--no-sharding` keeps the ranks that are given",
@@ -179,6 +186,26 @@ impl SearchReport {
             lines.push(format!("relaxed: {}", joined(", ", &request.relaxed)));
         }
         lines.join("\n") + "\n"
+    }
+
+    /// The shape that meets the goal best, and what training it takes.
+    fn best(&self) -> Option<String> {
+        let first = self.shapes.first()?;
+        let outcome = first.outcome.as_ref()?;
+        let hours = outcome
+            .gpu_hours
+            .map(|hours| format!(" in {} GPU-hours", significant(hours)));
+        Some(format!(
+            "best: {} parameters ({} layers of {}, {} heads of {}, d_ff {}) after {}B tokens{}",
+            billions(first.shape.parameters),
+            first.shape.layers_text(),
+            first.shape.hidden,
+            first.shape.heads,
+            first.shape.head_dim,
+            first.shape.inner_width(),
+            significant(outcome.tokens? / 1e9),
+            hours.unwrap_or_default(),
+        ))
     }
 
     /// What gains are over, and what is ranked by.
@@ -345,8 +372,7 @@ impl SearchReport {
             };
             let is_best = outcome.behind == 0.0 && outcome.beats_best == 0.0;
             let serving = outcome.serving.as_ref();
-            let hours = |of: fn(&ServingKeys) -> f64| serving.map(|serving| significant(of(serving)));
-            let ends = [hours(|one| one.gpu_hours_low), hours(|one| one.gpu_hours_high)];
+            let ends = serving.map(|one| [one.gpu_hours_low, one.gpu_hours_high].map(significant).join(" to "));
             let price = |serving: &ServingKeys| {
                 let usd = serving.engine.usd_per_million_tokens;
                 significant(usd.unwrap_or(serving.gpu_hours_per_million_tokens))
@@ -358,8 +384,8 @@ impl SearchReport {
                     |tokens| format!("{}B", significant(tokens / 1e9)),
                 ),
                 dash(outcome.tokens.and(outcome.gpu_hours).map(significant)),
-                hours(|one| one.gpu_hours).unwrap_or_default(),
-                ends.map(Option::unwrap_or_default).join(" to ").trim().to_owned(),
+                serving.map(|one| significant(one.gpu_hours)).unwrap_or_default(),
+                ends.unwrap_or_default(),
                 serving.map(price).unwrap_or_default(),
                 match is_best {
                     true => "best".to_owned(),
@@ -389,14 +415,25 @@ impl SearchReport {
             true => ("experts x d_ff", "params (active)"),
             false => ("d_ff", "params"),
         };
+        // Shapes that are alike in what is always shown.
+        let differs = self.shapes.iter().any(|one| {
+            let same = |other: &ShapeKeys| {
+                let main = |keys: &ShapeKeys| {
+                    let shape = &keys.shape;
+                    (shape.layers, shape.hidden, shape.heads, shape.inner_width())
+                };
+                one.rank < other.rank && main(one) == main(other)
+            };
+            self.shapes.iter().any(same)
+        });
         let headings = [
             right(""),
             right("tie").minor(6),
             right("layers"),
             right("hidden"),
             right("heads"),
-            right("kv").minor(3),
-            right("head").minor(4),
+            if differs { right("kv") } else { right("kv").minor(3) },
+            if differs { right("head") } else { right("head").minor(4) },
             right(width),
             right("vocab").minor(8),
             right(parameters).minor(5),
@@ -452,10 +489,12 @@ impl SearchReport {
         if let Some(first) = self.shapes.first() {
             let parts = first.won.iter();
             let parts = parts.map(|role| format!("{} {}", role.role.replace('_', " "), signed(role.time_change)));
-            lines.push(format!(
-                "What won the time of the first (share of the baseline's, at equal parameters): {}.",
-                joined(", ", parts)
-            ));
+            if self.server_least_us.is_none() {
+                lines.push(format!(
+                    "What won the time of the first (share of the baseline's, at equal parameters): {}.",
+                    joined(", ", parts)
+                ));
+            }
             lines.push(format!("Rules it meets: {}.", first.rules_met.join(", ")));
             if !first.rules_broken.is_empty() {
                 lines.push(format!(
@@ -513,8 +552,11 @@ impl SearchReport {
             true => {
                 format!("No shape was found that costs no loss against {name}; these cost least.")
             }
+            false if self.server_least_us.is_some() => {
+                return format!("None of these costs loss against {name} at equal parameters.");
+            }
             false => format!(
-                "Ranked by tokens/s among shapes whose predicted loss is not above that of {name} at equal parameters; `--objective throughput` ranks by tokens/s alone."
+                "Ranked by tokens/s, ties by rules, loss and habit, among shapes whose predicted loss is not above that of {name} at equal parameters; `--objective throughput` ranks by tokens/s alone."
             ),
         };
         match best {

@@ -15,7 +15,7 @@ use crate::predict::estimate::{Caveat, Tier, TierShares};
 use crate::predict::step::{Line, Rest, StepEstimate};
 use crate::report::plan::{RunKeys, usd_per_million_tokens};
 use crate::report::shape::Shape;
-use crate::report::{Basis, NamedGpu, Warning, grouped, joined, percent};
+use crate::report::{Basis, NamedGpu, Warning, grouped, joined, percent, server_text};
 use crate::units::{Bytes, BytesPerSecond, Flops, Seconds, significant};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,19 +73,24 @@ pub struct StepReport {
     caveats: Vec<SharedWarning>,
     /// What the config says beyond the shape that was timed, and what the model that was asked does not know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    notes: Vec<String>,
-    /// How many of them are about an idle pipeline; they come first, and are printed below the rate.
-    #[serde(skip)]
-    idle_notes: usize,
-    /// How many of those after them are about the format of the weights; they are printed before the verdict.
-    #[serde(skip)]
-    format_notes: usize,
+    #[schema(value_type = Vec<String>)]
+    notes: Vec<Note>,
     pub(super) lines: Vec<StepLine>,
     /// The dense peak in TFLOP/s and the bandwidth of the memory in TB/s.
     #[serde(skip)]
     pub(super) roof: [f64; 2],
     /// What the time holds besides the lines: both together are `time_us`.
     rest: Vec<RestLine>,
+}
+
+/// A sentence on a step; the document has the text alone.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+struct Note {
+    /// What it is about, as the line is named.
+    #[serde(skip)]
+    label: &'static str,
+    text: String,
 }
 
 /// What drafts of tokens bring and take.
@@ -342,11 +347,7 @@ impl FrameworkKeys {
     /// `framework megatron (assumed; …): …; 400 Gb/s between nodes a GPU`, the network where
     /// there is one.
     pub(super) fn text(&self, network: bool) -> String {
-        let assumed = if self.assumed {
-            " (assumed; `--framework` chooses and narrows the interval of training)"
-        } else {
-            ""
-        };
+        let assumed = if self.assumed { " (assumed)" } else { "" };
         let network = if network {
             let gigabits = self.network_bytes_per_s.bytes_per_sec() * 8e-9;
             format!("; {} Gb/s between nodes a GPU", significant(gigabits))
@@ -453,7 +454,10 @@ impl StepReport {
         let executed: f64 = matrices.map(|line| line.item.flops().flops()).sum();
         let peak = gpu.nearest_peak(workload.dtype);
         let practice = &predictor.framework(workload.mode)?.practice;
-        let idle = idle_hint(workload, step);
+        let of_weights = architecture.stated.format_note(workload).iter().count();
+        let others = architecture.notes(workload).into_iter().skip(of_weights);
+        let others = others.chain(gpu.kernel_note(workload.linear_dtype()));
+        let others = others.chain(recompute_hint(workload));
         Ok(Self {
             hfu: Flops::from_flops(executed) / step.time / peak,
             gpu: gpu.into(),
@@ -508,15 +512,17 @@ impl StepReport {
             tier: step.main_tier(),
             tier_shares: step.tier_shares,
             caveats: SharedWarning::of(step),
-            format_notes: architecture.stated.format_note(workload).iter().count(),
-            idle_notes: idle.iter().count(),
-            notes: idle
-                .into_iter()
-                .chain(architecture.notes(workload))
-                .chain(predictor.format_note(workload.linear_dtype()))
-                .chain(gpu.kernel_note(workload.linear_dtype()))
-                .chain(recompute_hint(workload))
-                .collect(),
+            notes: [
+                ("model", predictor.format_note(workload.linear_dtype())),
+                ("idle", idle_hint(workload, step)),
+                ("idle", server_hint(step)),
+                ("weights", architecture.stated.format_note(workload)),
+            ]
+            .into_iter()
+            .filter_map(|(label, text)| Some((label, text?)))
+            .chain(others.map(|text| ("note", text)))
+            .map(|(label, text)| Note { label, text })
+            .collect(),
             lines: step.lines.iter().map(|line| StepLine::new(line, step.time)).collect(),
             rest: step
                 .rest()
@@ -554,6 +560,14 @@ fn idle_hint(workload: &Workload, step: &StepEstimate) -> Option<String> {
         let idle = percent(bubble);
         format!("{pp} stages idle {idle} of the time with micro-batches {microbatches}: {option} the pipeline")
     })
+}
+
+/// What a decode step waits for where the server decides its time.
+fn server_hint(step: &StepEstimate) -> Option<String> {
+    let least = step.lanes.bound_by_server()?;
+    let waiting = percent(step.lanes.waiting / step.time);
+    let server = server_text(&step.framework, least);
+    Some(format!("{server}: the GPU waits {waiting} of it"))
 }
 
 /// What recomputation does not bring.

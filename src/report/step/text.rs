@@ -25,6 +25,12 @@ impl Report for StepReport {
 }
 
 impl StepReport {
+    /// The notes of one label, as lines.
+    fn notes_on(&self, label: &str) -> impl Iterator<Item = (&'static str, String)> {
+        let notes = self.notes.iter().filter(move |note| note.label == label);
+        notes.map(|note| (note.label, note.text.clone()))
+    }
+
     /// The options under which the step fits, those that keep its format first.
     fn remedies(&self) -> Vec<(&'static str, String)> {
         let MemoryKeys { remedy, shorter, .. } = &self.memory;
@@ -110,8 +116,13 @@ impl StepReport {
         } else {
             ("per GPU", String::new())
         };
-        let (idle, _) = self.notes.split_at(self.idle_notes);
-        let mut lines = vec![("step", time_text(self.time_us, self.low_us, self.high_us))];
+        let mut lines: Vec<_> = self.notes_on("model").collect();
+        let any = match self.framework.assumed && self.workload.trains() {
+            true => " of any framework; `--framework` names yours",
+            false => "",
+        };
+        let time = time_text(self.time_us, self.low_us, self.high_us);
+        lines.push(("step", time + any));
         if let Some(speculation) = self.speculation {
             let shown = format!(
                 "{}: {} a step, {} of {} drafts being kept; drafting takes {} of the time",
@@ -135,7 +146,7 @@ impl StepReport {
             let all = tokens(self.tokens_per_s_of_all_gpus);
             lines.push(("", format!("{each} per GPU, {all} on all {} GPUs", grouped(self.gpus))));
         }
-        lines.extend(idle.iter().map(|note| ("idle", note.clone())));
+        lines.extend(self.notes_on("idle"));
         lines.extend(
             self.run
                 .map(|run| ("run", format!("{}; `plan` chooses the tokens of a step", run.text()))),
@@ -176,8 +187,7 @@ impl StepReport {
 
     /// What the time is made of, and what it is based on.
     fn summary(&self) -> String {
-        let (format, others) = self.notes[self.idle_notes..].split_at(self.format_notes);
-        let mut lines: Vec<_> = format.iter().map(|note| ("weights", note.clone())).collect();
+        let mut lines: Vec<_> = self.notes_on("weights").collect();
         let shown = format!(
             "{} (model FLOPs: {}no recomputation; dense peak of {})",
             percent(self.mfu),
@@ -206,7 +216,7 @@ impl StepReport {
         let evidence = self.framework.evidence.clone();
         lines.extend(evidence.map(|evidence| ("runs", evidence)));
         lines.extend(SharedWarning::lines(&self.caveats));
-        lines.extend(others.iter().map(|note| ("note", note.clone())));
+        lines.extend(self.notes_on("note"));
         named_lines(&lines)
     }
 }

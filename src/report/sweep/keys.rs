@@ -59,6 +59,9 @@ pub(super) struct ModelKeys {
     pub memory_bytes: Bytes,
     #[schema(required = false)]
     pub fits: bool,
+    /// What the server takes at least for a step, where that decides its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_least_us: Option<Seconds>,
     #[schema(required = false)]
     pub tier_shares: TierShares,
 }
@@ -103,6 +106,7 @@ impl PointKeys {
                     head_dim: model.head_dim,
                     memory_bytes: model.memory,
                     fits: model.fits,
+                    server_least_us: model.bound_by_server,
                     tier_shares: model.tier_shares,
                 })
             }

@@ -3,7 +3,7 @@
 use crate::report::sweep::keys::{ModelKeys, PointKeys, RangeKeys};
 use crate::report::sweep::{BANDWIDTH, SweepReport};
 use crate::report::table::{bad, dash, left, right, row, table};
-use crate::report::{Report, based_on, grouped, joined, named_lines, percent, tier_shares_text, tokens};
+use crate::report::{Report, based_on, grouped, joined, named_lines, percent, server_text, tier_shares_text, tokens};
 use crate::sweep::Drop;
 use crate::units::significant;
 
@@ -29,16 +29,29 @@ impl SweepReport {
             None => format!("over {text}"),
         };
         format!(
-            "{} on {}: {} {values}\n{}\n{}based on {}\n",
+            "{} on {}: {} {values}\n{}{}\n{}based on {}\n",
             self.subject,
             self.gpu,
             self.dimension,
+            self.server().unwrap_or_default(),
             self.constants(),
             self.framework
                 .as_ref()
                 .map_or_else(String::new, |name| format!("framework {name}; ")),
             based_on(&self.basis)
         )
+    }
+
+    /// Where the server decides the time.
+    fn server(&self) -> Option<String> {
+        let models = self.points.iter().filter_map(|point| point.model.as_ref());
+        let bound: Vec<_> = models.filter_map(|model| model.server_least_us).collect();
+        let server = server_text(self.framework.as_ref()?, *bound.first()?);
+        Some(format!(
+            "bound by the server at {} of {} points: {server}\n",
+            bound.len(),
+            self.points.len()
+        ))
     }
 
     fn curve(&self) -> String {
