@@ -404,7 +404,7 @@ fn the_first_answer_says_what_it_costs_in_loss_and_time_and_so_does_the_fastest(
     for part in [
         "GPU time to equal loss",
         "Fastest by tokens/s alone",
-        "Ranked by tokens/s among shapes whose predicted loss is not above",
+        "Ranked by tokens/s, ties by rules, loss and habit, among shapes whose predicted loss is not above",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
