@@ -501,7 +501,7 @@ impl Workload {
                 Mode::Decode => ("context", self.context, "the new tokens"),
                 Mode::Train | Mode::Prefill => ("seq", self.seq, "the context"),
             };
-            let allowed = format!("at most {max} with {beside}, what the position table numbers");
+            let allowed = format!("at most {max} with {beside}, the rows of the position table");
             return fail(field, value, &allowed);
         }
         self.validate_speculation()?;

@@ -418,7 +418,7 @@ fn cached_tokens_of_a_prompt_shorten_its_pass_alone() {
 
 #[test]
 fn a_layer_is_split_over_nodes_where_that_is_asked_for() {
-    let (predictor, arch) = (predictor("h100"), model("deepseek-v3"));
+    let (predictor, arch) = (predictor("h100"), model("llama-3-70b"));
     let mut asked = query(16, Workload::decode(1, 1024));
     let usual = serve(&predictor, arch, &asked, &limits(1024, 256)).unwrap();
     assert!(usual.engines.iter().all(|engine| engine.workload.tp <= 8));

@@ -60,7 +60,7 @@ fn a_report_names_what_is_wrong_and_what_fixes_it() {
         assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
     }
     let text = data("check llama-2-7b");
-    assert!(text.contains("\nall 12 rules that apply are met\n"), "{text}");
+    assert!(text.contains("\nall 11 rules that apply are met\n"), "{text}");
     let text = data("check gpt3-2.7b --gpu v100 --dtype fp16 --attention unfused");
     assert!(!text.contains("head_dim 80 -> 64"), "{text}");
 }

@@ -144,6 +144,7 @@ fn fields(arch: &Architecture, max_positions: u64) -> Value {
     let qkv = arch.biases.qkv;
     let sizes = json!({
         "attention_bias": qkv,
+        "ffn_dim": arch.mlp.d_ff,
         "first_k_dense_replace": arch.layers,
         "head_dim": arch.head_dim,
         "hidden_act": if is_gpt { "gelu" } else { "silu" },
@@ -167,12 +168,13 @@ fn fields(arch: &Architecture, max_positions: u64) -> Value {
         "use_qk_norm": arch.norm.qk == QkNorm::Head,
         "use_sliding_window": arch.window.is_some(),
         "vocab_size": arch.vocab,
+        "word_embed_proj_dim": arch.hidden,
     });
     let mut fields = Value::Object(table().lists.usual.clone());
     let mut extend = |more| extend(&mut fields, more);
     extend(sizes);
     if let Positions::Learned { max, .. } = arch.positions {
-        extend(json!({ "n_positions": max }));
+        extend(json!({ "max_position_embeddings": max, "n_positions": max }));
     }
     if let Some(moe) = &arch.moe {
         extend(json!({
