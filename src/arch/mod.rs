@@ -179,7 +179,7 @@ pub enum Positions {
         /// Positions.
         max: u64,
         /// Rows of the table that no position reads.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         spare: u64,
     },
     /// Rotation of queries and keys.
@@ -198,10 +198,6 @@ impl Positions {
             Self::Rotary | Self::Alibi | Self::None => u64::MAX,
         }
     }
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// The normalisations of a layer.
