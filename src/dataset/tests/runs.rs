@@ -680,7 +680,7 @@ fn the_published_tables_are_kept_but_for_named_reasons() {
         ("llmfoundry_training_throughput", Publisher::LlmFoundry, 209, 7),
         ("vtrain_training_iterations", Publisher::Vtrain, 1549, 0),
         ("pipeweave_e2e_inference", Publisher::Pipeweave, 88, 3),
-        ("llm_inference_bench", Publisher::LlmInferenceBench, 2524, 2248),
+        ("llm_inference_bench", Publisher::LlmInferenceBench, 2519, 2253),
         ("neusight_model_runs", Publisher::Neusight, 33, 116),
         ("training_steps", Publisher::TrainingSteps, 597, 235),
         ("inference_runs", Publisher::InferenceRuns, 4261, 3566),
