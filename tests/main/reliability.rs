@@ -380,7 +380,10 @@ fn a_model_without_the_format_says_how_to_ask_it() {
     for ask in ["predict gemm -m 4096 -n 4096 -k 4096", "predict model gpt2"] {
         let line = format!("{ask} --model {model} --wide");
         let text = data(&line);
-        assert!(text.contains("knows nothing of bf16") && text.contains("dtype fp8 asks it"), "{text}");
+        assert!(
+            text.contains("knows nothing of bf16") && text.contains("dtype fp8 asks it"),
+            "{text}"
+        );
         let asked = data(&format!("{line} --dtype fp8"));
         assert!(!asked.contains("asks it"), "{asked}");
     }
