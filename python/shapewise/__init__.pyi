@@ -98,6 +98,7 @@ class CompareReport(Report):
     cached_tokens: int | None
     drafts: str | None
     gpus: int
+    notes: list[str] | None
     compared: list[_ComparedKeys]
 
 class GpusReport(Report):
@@ -213,12 +214,14 @@ class SearchReport(Report):
     framework: str
     basis: list[_Basis]
     baseline: _BaselineKeys
+    server_least_us: float | None
     format_loss: _LossDifference | None
     shapes: list[_ShapeKeys]
     costs_loss: bool | None
     fastest: _FrontPoint
     pareto_front: list[_FrontPoint]
     search: _MethodKeys
+    order: _SearchOrder | None
     elsewhere: list[_ElsewhereKeys] | None
     sizes: _SizesKeys | None
     configs: list[Mapping[str, Any]] | None
@@ -338,7 +341,7 @@ class _BestKeys(Record):
 
 class _Change(Record):
     """One dimension that a fix changes."""
-    dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "window_layers", "kv_lora_rank", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
+    dimension: Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "window_layers", "linear_layers", "kv_lora_rank", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]
     to: int
 
 class _ComparedKeys(Record):
@@ -373,7 +376,6 @@ class _ElsewhereKeys(Record):
     """The same search on another GPU or in another number format."""
     gpu: str
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]
-    linear_share: float | None
     best: _BestKeys | None
     refused: str | None
 
@@ -498,6 +500,7 @@ class _LatencyKeys(Record):
 
     framework has one.
     """
+    waiting: int | None
     ttft_us: float
     ttft_low_us: float | None
     ttft_high_us: float | None
@@ -577,6 +580,7 @@ class _MemoryKeys(Record):
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None
     bytes_per_gradient: float | None
     remedy: _RemedyKeys | None
+    shorter: _RemedyKeys | None
 
 class _MethodKeys(Record):
     """How it was found."""
@@ -603,10 +607,15 @@ class _ModelLine(Record):
 
 class _Moved(Record):
     """A constant before and after the fit."""
-    name: Literal["gemm", "gemm_fp8", "rowwise_over_tensorwise", "nvfp4", "mxfp8_over_fp8", "attention", "attention_backward", "linear_attention", "memory", "launch", "quantize", "cast_us", "accumulate", "experts", "experts_fp8", "nvfp4_experts", "integer_experts", "permute", "biased_activation", "moe_path", "moe_layer_us", "expert_launch_us", "exposed_tp", "exposed_cp", "exposed_pp", "exposed_dp", "exposed_fsdp", "exposed_ep", "exposed_ep_network", "collective_us", "collective_growth", "collective_node_us", "host_us", "layer_us", "prefill_layer_us", "sequence_us", "step_ms", "host_step_ms", "growth_per_doubling", "other_prefills", "queueing", "queueing_growth", "first_token_steps", "first_token_ms", "first_token"]
+    name: Literal["gemm", "gemm_fp8", "rowwise_over_tensorwise", "nvfp4", "mxfp8_over_fp8", "attention", "attention_backward", "linear_attention", "memory", "launch", "quantize", "cast_us", "accumulate", "experts", "experts_fp8", "nvfp4_experts", "integer_experts", "permute", "biased_activation", "moe_path", "moe_layer_us", "expert_launch_us", "exposed_tp", "exposed_cp", "exposed_pp", "exposed_dp", "exposed_fsdp", "exposed_ep", "exposed_ep_network", "collective_us", "collective_growth", "collective_node_us", "host_us", "layer_us", "prefill_layer_us", "sequence_us", "step_ms", "host_step_ms", "growth_per_doubling", "other_prefills", "queueing", "queueing_growth", "first_token_steps", "first_token_ms", "first_token", "most_sequences"]
     before: float
     value: float
     sd: float
+
+class _NarrowingOperator(Record):
+    role: Literal["embedding", "embedding_zero", "position_embedding", "embedding_norm", "embedding_dropout", "attention_norm", "qkv", "query_down", "query_latent_norm", "query_up", "key_value_down", "key_value_latent_norm", "key_value_up", "attention_gate", "query_absorb", "value_absorb", "index_query", "index_key", "index_weights", "index_scores", "index_choice", "key_compression", "indexed_attention", "query_norm", "key_norm", "rotary", "cache_write", "attention", "attention_merge", "attention_score", "attention_mask", "attention_softmax", "attention_dropout", "attention_value", "attention_output_gate", "attention_output_down", "attention_projection", "attention_post_norm", "attention_output_dropout", "attention_residual", "linear_input", "linear_decay", "linear_gate", "linear_convolution", "linear_attention", "linear_norm", "linear_output", "mlp_norm", "mlp_up", "mlp_activation", "mlp_down", "router", "router_softmax", "experts_latent_down", "experts_dispatch", "experts", "experts_up", "experts_activation", "experts_down", "experts_combine", "experts_latent_up", "shared_up", "shared_activation", "shared_down", "shared_gate", "shared_add", "mlp_post_norm", "mlp_output_dropout", "mlp_residual", "further_map", "further_pass", "final_norm", "logits", "loss", "optimizer", "quantize", "gradient_accumulation", "head_accumulation", "autocast", "head_autocast", "adapter", "draft_input", "unpack", "tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"]
+    operator: str
+    variance_share: float
 
 class _OffloadKeys(Record):
     """What a GPU keeps in the memory of its host, and how fast it reaches that."""
@@ -616,7 +625,7 @@ class _OffloadKeys(Record):
 
 class _OperatorRuleKeys(Record):
     verdict: str
-    severity: Literal["hard", "advice"] | None
+    severity: Literal["hard", "advice", "no_gain"] | None
     detail: str
     value: float | None
     wanted: str | None
@@ -703,7 +712,7 @@ class _RangeKeys(Record):
     text: str
 
 class _RemedyKeys(Record):
-    """The nearest workload that fits."""
+    """A workload that fits."""
     workload: _Workload
     gpus: int
     memory_bytes: float
@@ -723,7 +732,8 @@ class _RequestKeys(Record):
     target_loss_nats: float | None
     relaxed: list[Literal["aspect_ratio", "layers", "ffn_ratio_plain", "ffn_ratio_gated", "mlp_attention_ratio", "width_ratio", "head_dim", "heads", "head_width", "kv_group", "latent_head_width", "latent_rank", "vocab_padding", "experts", "expert_share", "expert_width"]]
     free: Mapping[str, list[int]]
-    free_attention: list[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None
+    free_attention: list[Literal["micro-batch", "tp", "pp", "window", "linear", "latent"]] | None
+    linear_shares: list[float] | None
     kv_group: int | None
 
 class _Resize(Record):
@@ -746,7 +756,7 @@ class _RoleGain(Record):
 
 class _RuleKeys(Record):
     verdict: str
-    severity: Literal["hard", "advice"] | None
+    severity: Literal["hard", "advice", "no_gain"] | None
     detail: str
     value: float | None
     wanted: str | None
@@ -776,6 +786,13 @@ class _Score(Record):
     choice: int
     score: float
 
+class _SearchOrder(Record):
+    """What the order of the shapes hangs on."""
+    lead: float
+    lead_half_width: float
+    narrows: list[_NarrowingOperator]
+    rival: _SearchRival | None
+
 class _SearchOutcome(Record):
     """What a shape reaches under an objective that is a loss or a time."""
     tokens: float | None
@@ -790,6 +807,11 @@ class _SearchOutcome(Record):
     evidence: Literal["inside", "extrapolated", "none", "refused"]
     reasons: list[Literal["beyond_2b", "below_50m", "beyond_200_tokens_a_parameter", "aspect_below_10", "experts_beyond_512", "shape_inside_experts", "latent_attention", "linear_attention", "window", "unmeasured_attention", "aspect_ratio", "mlp_share", "head_dim", "vocabulary"]]
     serving: _ServingCost | None
+
+class _SearchRival(Record):
+    rank: int
+    flips: Mapping[str, int]
+    stays: list[Literal["layers", "hidden", "heads", "kv_heads", "head_dim", "d_ff", "moe_d_ff", "moe_shared_d_ff", "experts", "top_k", "vocab", "window_layers", "linear_layers", "kv_lora_rank", "batch", "seq", "context", "tp", "cp", "ep", "expert_tp", "pp", "vp", "dp", "zero", "recompute_layers", "microbatches"]]
 
 class _ServedLife(Record):
     """What is served after the training."""
@@ -891,6 +913,7 @@ class _SpeculationKeys(Record):
 class _StepKeys(Record):
     """A predicted step in short."""
     framework: str
+    framework_is_assumed: bool | None
     time_us: float
     low_us: float
     high_us: float
@@ -928,6 +951,7 @@ class _SweepPoint(Record):
     head_dim: int | None
     memory_bytes: float | None
     fits: bool | None
+    server_least_us: float | None
     tier_shares: Mapping[str, float] | None
     value: int
     alignment: int | None
@@ -1042,6 +1066,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> OperatorReport:
@@ -1066,6 +1091,8 @@ def predict_gemm(  # type: ignore[overload-overlap]
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1087,6 +1114,7 @@ def predict_gemm(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> Times:
@@ -1111,6 +1139,8 @@ def predict_gemm(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1137,6 +1167,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> OperatorReport:
@@ -1167,6 +1198,8 @@ def predict_attention(  # type: ignore[overload-overlap]
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1193,6 +1226,7 @@ def predict_attention(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> Times:
@@ -1223,6 +1257,8 @@ def predict_attention(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1242,6 +1278,7 @@ def predict_graph(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> GraphReport:
@@ -1264,6 +1301,8 @@ def predict_graph(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1284,6 +1323,7 @@ def predict_module(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> GraphReport:
@@ -1305,6 +1345,8 @@ def predict_module(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1376,6 +1418,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
+        link_gbyte_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
     ) -> StepReport:
@@ -1453,6 +1496,8 @@ class Model:
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+            cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1507,6 +1552,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
+        link_gbyte_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
     ) -> CheckReport:
@@ -1581,6 +1627,8 @@ class Model:
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+            cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1635,6 +1683,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
+        link_gbyte_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
     ) -> SweepReport:
@@ -1709,6 +1758,8 @@ class Model:
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+            cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1762,6 +1813,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
+        link_gbyte_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
     ) -> PlanReport:
@@ -1776,8 +1828,8 @@ class Model:
         cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
             that the prompt pass computes the others alone [default: 0].
         output: Tokens that a request generates [default: 512].
-        concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
-            most within the limits].
+        concurrency: Requests sent to all engines at once, such as 50 users; those that they have no
+            room for wait [default: the most within the limits].
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         confidence: The least probability with which the times keep their limits [default: 0.5: the
@@ -1815,7 +1867,8 @@ class Model:
         ep: Fix the number of expert-parallel ranks.
         pp: Fix the number of pipeline stages.
         vp: Fix the number of virtual stages a GPU.
-        batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
+        batch: Fix the number of sequences a micro-batch, or of requests that run on each engine; beside
+            concurrency the most.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
         offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -1837,6 +1890,8 @@ class Model:
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+            cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1890,6 +1945,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
+        link_gbyte_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
     ) -> CompareReport:
@@ -1904,8 +1960,8 @@ class Model:
         cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
             that the prompt pass computes the others alone [default: 0].
         output: Tokens that a request generates [default: 512].
-        concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
-            most within the limits].
+        concurrency: Requests sent to all engines at once, such as 50 users; those that they have no
+            room for wait [default: the most within the limits].
         ttft_ms: The longest time to the first token of a request, in ms.
         tpot_ms: The longest time per further token of a request, in ms.
         confidence: The least probability with which the times keep their limits [default: 0.5: the
@@ -1943,7 +1999,8 @@ class Model:
         ep: Fix the number of expert-parallel ranks.
         pp: Fix the number of pipeline stages.
         vp: Fix the number of virtual stages a GPU.
-        batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
+        batch: Fix the number of sequences a micro-batch, or of requests that run on each engine; beside
+            concurrency the most.
         zero: Keep this ZeRO stage [default: those that the framework runs].
         recompute: Keep this recomputation [default: the fastest that fits].
         offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -1965,6 +2022,8 @@ class Model:
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+            cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -1992,7 +2051,7 @@ class Model:
         tolerance: float | None = None,
         mlp: Literal["gelu", "swiglu"] | None = None,
         vocab: int | None = None,
-        free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
+        free: Sequence[Literal["micro-batch", "tp", "pp", "window", "linear", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
         also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
         linear_share: Sequence[float] | None = None,
@@ -2058,6 +2117,7 @@ class Model:
         framework: str | Mapping[str, Any] | None = None,
         enforce_eager: bool | None = None,
         network_gbit_per_s: float | None = None,
+        link_gbyte_per_s: float | None = None,
         host_gbyte_per_s: float | None = None,
         any_stack: bool | None = None,
     ) -> SearchReport:
@@ -2094,13 +2154,14 @@ class Model:
         vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
             compared with, else 128256].
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
-            up to 8, the share of layers with a sliding window, latent attention; the fastest of each
-            kind of attention is in the answer.
+            up to 8, the share of layers with a sliding window or with linear attention, latent
+            attention; the fastest of each kind of attention is in the answer.
         also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
             is listed.
         also_dtypes: Search in these number formats, too.
-        linear_share: Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of
-            each further one is shown beside the others [default: as in like, else 0].
+        linear_share: Shares of the layers with linear attention to choose from, such as 0.75 or
+            0,0.5,0.75: the fastest of each is in the answer [default: as in like, else 0; with linear
+            in free 0,0.5,0.75,0.875].
         linear: Kind of linear attention [default: as in like, else gated_delta_net].
         relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
             data/search-bounds.toml.
@@ -2196,6 +2257,8 @@ class Model:
             (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
         network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
             of the GPU's usual server].
+        link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+            cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
         host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
             [default: that of the GPU's usual server].
         any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -2224,7 +2287,7 @@ def search(
     like: str | Mapping[str, Any] | None = None,
     mlp: Literal["gelu", "swiglu"] | None = None,
     vocab: int | None = None,
-    free: Sequence[Literal["micro-batch", "tp", "pp", "window", "latent"]] | None = None,
+    free: Sequence[Literal["micro-batch", "tp", "pp", "window", "linear", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
     also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
     linear_share: Sequence[float] | None = None,
@@ -2290,6 +2353,7 @@ def search(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> SearchReport:
@@ -2329,13 +2393,14 @@ def search(
     vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
         compared with, else 128256].
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
-        up to 8, the share of layers with a sliding window, latent attention; the fastest of each
-        kind of attention is in the answer.
+        up to 8, the share of layers with a sliding window or with linear attention, latent
+        attention; the fastest of each kind of attention is in the answer.
     also_gpus: Search on these GPUs, too, in every format that is asked for: the best shape of each
         is listed.
     also_dtypes: Search in these number formats, too.
-    linear_share: Shares of the layers with linear attention, such as 0,0.5,0.75: the best shape of
-        each further one is shown beside the others [default: as in like, else 0].
+    linear_share: Shares of the layers with linear attention to choose from, such as 0.75 or
+        0,0.5,0.75: the fastest of each is in the answer [default: as in like, else 0; with linear
+        in free 0,0.5,0.75,0.875].
     linear: Kind of linear attention [default: as in like, else gated_delta_net].
     relax: Let shapes leave the usual limits of these bounds, as far as the widest ones in
         data/search-bounds.toml.
@@ -2431,6 +2496,8 @@ def search(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -2484,6 +2551,7 @@ def search_from(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> PruneReport:
@@ -2563,6 +2631,8 @@ def search_from(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -2618,6 +2688,7 @@ def check(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> CheckReport:
@@ -2692,6 +2763,8 @@ def check(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -2746,6 +2819,7 @@ def plan(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> PlanReport:
@@ -2760,8 +2834,8 @@ def plan(
     cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
         that the prompt pass computes the others alone [default: 0].
     output: Tokens that a request generates [default: 512].
-    concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
-        most within the limits].
+    concurrency: Requests sent to all engines at once, such as 50 users; those that they have no
+        room for wait [default: the most within the limits].
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     confidence: The least probability with which the times keep their limits [default: 0.5: the
@@ -2799,7 +2873,8 @@ def plan(
     ep: Fix the number of expert-parallel ranks.
     pp: Fix the number of pipeline stages.
     vp: Fix the number of virtual stages a GPU.
-    batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
+    batch: Fix the number of sequences a micro-batch, or of requests that run on each engine; beside
+        concurrency the most.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
     offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -2821,6 +2896,8 @@ def plan(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -2875,6 +2952,7 @@ def compare(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> CompareReport:
@@ -2890,8 +2968,8 @@ def compare(
     cached_tokens: Tokens of a prompt that are cached from earlier requests (prefix caching), so
         that the prompt pass computes the others alone [default: 0].
     output: Tokens that a request generates [default: 512].
-    concurrency: Requests in flight on all engines together, such as 50 users at once [default: the
-        most within the limits].
+    concurrency: Requests sent to all engines at once, such as 50 users; those that they have no
+        room for wait [default: the most within the limits].
     ttft_ms: The longest time to the first token of a request, in ms.
     tpot_ms: The longest time per further token of a request, in ms.
     confidence: The least probability with which the times keep their limits [default: 0.5: the
@@ -2929,7 +3007,8 @@ def compare(
     ep: Fix the number of expert-parallel ranks.
     pp: Fix the number of pipeline stages.
     vp: Fix the number of virtual stages a GPU.
-    batch: Fix the number of sequences a micro-batch, or of requests in flight on each engine.
+    batch: Fix the number of sequences a micro-batch, or of requests that run on each engine; beside
+        concurrency the most.
     zero: Keep this ZeRO stage [default: those that the framework runs].
     recompute: Keep this recomputation [default: the fastest that fits].
     offload: Keep this in host memory [default: nothing, or what it takes where nothing fits].
@@ -2951,6 +3030,8 @@ def compare(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -2973,6 +3054,7 @@ def sweep(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> SweepReport:
@@ -2997,6 +3079,8 @@ def sweep(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -3024,6 +3108,7 @@ def sweep(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> SweepReport:
@@ -3054,6 +3139,8 @@ def sweep(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
@@ -3111,6 +3198,7 @@ def sweep(
     framework: str | Mapping[str, Any] | None = None,
     enforce_eager: bool | None = None,
     network_gbit_per_s: float | None = None,
+    link_gbyte_per_s: float | None = None,
     host_gbyte_per_s: float | None = None,
     any_stack: bool | None = None,
 ) -> SweepReport:
@@ -3185,6 +3273,8 @@ def sweep(
         (vLLM's --enforce-eager, SGLang's --disable-cuda-graph).
     network_gbit_per_s: Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that
         of the GPU's usual server].
+    link_gbyte_per_s: Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for
+        cards that reach each other through the host over PCIe 4.0 x8 [default: that of the GPU].
     host_gbyte_per_s: Bandwidth of the link between a GPU and its host in one direction, in GB/s
         [default: that of the GPU's usual server].
     any_stack: Widen intervals so that they hold for any software stack of the GPU, not for the one
