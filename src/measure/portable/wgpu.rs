@@ -95,7 +95,6 @@ fn timed(device: &Device, calls: Calls<'_>) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::device::Device as _;
 
     #[test]
     fn an_adapter_runs_every_path_as_the_reference_does() {
