@@ -88,8 +88,7 @@ fn service<P: Into<Arc<Predictor>>>(
     }))
 }
 
-/// Searches again in every other format and on every other GPU, one after the
-/// other.
+/// Searches again in every other format and on every other GPU, one after the other.
 fn elsewhere<P: Borrow<Predictor>>(
     home: &Predictor,
     gpus: &[&'static Gpu],
@@ -115,8 +114,7 @@ fn elsewhere<P: Borrow<Predictor>>(
         let found = search::search(predictor, &request, watch);
         ElsewhereKeys::new(predictor.gpu(), workload.linear_dtype(), found)
     };
-    let mut all = Vec::new();
-    all.extend(formats[1..].iter().map(|&format| search(home, format)));
+    let mut all: Vec<_> = formats[1..].iter().map(|&format| search(home, format)).collect();
     for gpu in gpus {
         let predictor = of(gpu)?;
         all.extend(formats.iter().map(|&format| search(predictor.borrow(), format)));

@@ -1,6 +1,6 @@
 //! Layers with linear attention: the ways in which configs describe them.
 
-use super::super::{Architecture, LinearLayers, Positions, QkNorm, Window};
+use super::super::{Architecture, LinearLayers, Positions, Window};
 use super::fields::Fields;
 use crate::error::Result;
 use crate::ops::Recurrence;
@@ -384,7 +384,6 @@ fn lightning(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         Some(_) => fields.number_or("head_dim", arch.hidden.checked_div(arch.heads).unwrap_or(0))?,
         None => arch.head_dim,
     };
-    let says_normed = fields.flag("use_qk_norm", false)?;
     arch.linear = Some(LinearLayers {
         kind: Some(Recurrence::Mamba2),
         layers: layers - full,
@@ -393,7 +392,7 @@ fn lightning(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         head_dim: width,
         value_dim: width,
         taps: 0,
-        normed_keys: says_normed || arch.norm.qk == QkNorm::Head,
+        normed_keys: fields.flag("use_qk_norm", false)?,
         ..LinearLayers::default()
     });
     Ok(())
