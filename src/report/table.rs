@@ -218,7 +218,8 @@ fn broken(text: &str, [first, others]: [usize; 2]) -> Vec<&str> {
     while length(rest) > width {
         let start = rest.len() - rest.trim_start().len();
         let blanks = rest.char_indices().filter(|(_, letter)| *letter > END).enumerate();
-        let mut blanks = blanks.filter(|(_, (at, letter))| *at >= start && *letter == ' ');
+        let mut blanks =
+            blanks.filter(|(_, (at, letter))| *at >= start && *letter == ' ' && !rest[*at..].starts_with(" %"));
         let first = blanks.next();
         let last = blanks.take_while(|(count, _)| *count <= width).last();
         let Some((_, (at, _))) = last.or(first) else {

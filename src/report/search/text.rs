@@ -1,8 +1,9 @@
 //! Searched shapes as people read them.
 
-use super::{LifeKeys, LossKeys, OutcomeKeys, PointKeys, SearchReport, ServingKeys, ShapeKeys, SpeedKeys};
+use super::{LifeKeys, LossKeys, OutcomeKeys, SearchReport, ServingKeys, ShapeKeys, SpeedKeys};
 use crate::arch::Dimension;
 use crate::loss::Evidence;
+use crate::report::architecture::ArchitectureShape;
 use crate::report::plan::{layout_text, recompute_text};
 use crate::report::plot::{Axis, Band, Chart, GIB, Series};
 use crate::report::table::{bad, dash, filled, good, left, right, row, table};
@@ -131,15 +132,6 @@ impl SearchReport {
             let server = server_text(&self.framework, least);
             format!("bound by the server: {server}; no shape is faster than another")
         }));
-        if self.sharded {
-            lines.push(format!(
-                "each shape is timed under its own fastest layout over {}; the line above shows the baseline's. `--gpus`, `--global-batch`, `--tp`, `--cp`, `--pp`, `--vp` and `--batch` fix parts of it; `--no-sharding` keeps the ranks that are given",
-                match self.workload.gpus() {
-                    1 => "1 GPU".to_owned(),
-                    gpus => format!("{} GPUs", grouped(gpus)),
-                }
-            ));
-        }
         let by_goal = [Objective::Loss, Objective::TrainTime].contains(&request.objective);
         if by_goal {
             let of = match (request.budget_gpu_hours, request.target_loss_nats) {
@@ -188,21 +180,34 @@ impl SearchReport {
         lines.join("\n") + "\n"
     }
 
-    /// The shape that meets the goal best, and what training it takes.
+    /// The first shape, and what it gains or what training it takes.
     fn best(&self) -> Option<String> {
         let first = self.shapes.first()?;
-        let outcome = first.outcome.as_ref()?;
+        let shape = format!(
+            "best: {} ({} parameters)",
+            dimensions(&first.shape),
+            billions(first.shape.parameters)
+        );
+        let Some(outcome) = &first.outcome else {
+            let mut gains = vec![format!("{} tokens/s per GPU", tokens(first.speed.tokens_per_s_per_gpu))];
+            let name = &self.baseline.shape.name;
+            gains.extend(
+                first
+                    .gain
+                    .map(|gain| format!("{} over {name} at equal parameters", signed(gain))),
+            );
+            gains.extend(
+                first
+                    .gpu_time_to_equal_loss
+                    .map(|time| format!("{} times its GPU time to equal loss", ratio(time))),
+            );
+            return Some(format!("{shape}: {}", gains.join(", ")));
+        };
         let hours = outcome
             .gpu_hours
             .map(|hours| format!(" in {} GPU-hours", significant(hours)));
         Some(format!(
-            "best: {} parameters ({} layers of {}, {} heads of {}, d_ff {}) after {}B tokens{}",
-            billions(first.shape.parameters),
-            first.shape.layers_text(),
-            first.shape.hidden,
-            first.shape.heads,
-            first.shape.head_dim,
-            first.shape.inner_width(),
+            "{shape} after {}B tokens{}",
             significant(outcome.tokens? / 1e9),
             hours.unwrap_or_default(),
         ))
@@ -239,6 +244,14 @@ impl SearchReport {
         }];
         if request.objective == Objective::EqualLoss {
             lines.push(self.verdict());
+        }
+        if self.sharded {
+            let gpus = self.workload.gpus();
+            lines.push(format!(
+                "Each shape is timed under its own fastest layout over {} GPU{}, the workload above has the baseline's; `--gpus`, `--global-batch`, `--tp`, `--cp`, `--pp`, `--vp` and `--batch` fix parts of it, `--no-sharding` keeps the ranks that are given.",
+                grouped(gpus),
+                if gpus == 1 { "" } else { "s" }
+            ));
         }
         lines.join("\n") + "\n"
     }
@@ -368,7 +381,7 @@ impl SearchReport {
             let value = |behind: f64| match is_time {
                 true if behind > OUT_OF_SIGHT => "never".to_owned(),
                 true => signed(behind.exp_m1()),
-                false => format!("{behind:+.1}"),
+                false => mnat(behind),
             };
             let is_best = outcome.behind == 0.0 && outcome.beats_best == 0.0;
             let serving = outcome.serving.as_ref();
@@ -412,29 +425,18 @@ impl SearchReport {
         };
         let mixed = self.shapes.iter().any(|shape| shape.shape.experts.is_some());
         let (width, parameters) = match mixed {
-            true => ("experts x d_ff", "params (active)"),
-            false => ("d_ff", "params"),
+            true => (left("experts x d_ff"), "params (active)"),
+            false => (right("d_ff"), "params"),
         };
-        // Shapes that are alike in what is always shown.
-        let differs = self.shapes.iter().any(|one| {
-            let same = |other: &ShapeKeys| {
-                let main = |keys: &ShapeKeys| {
-                    let shape = &keys.shape;
-                    (shape.layers, shape.hidden, shape.heads, shape.inner_width())
-                };
-                one.rank < other.rank && main(one) == main(other)
-            };
-            self.shapes.iter().any(same)
-        });
+        let grouped_keys = self.shapes.iter().any(|shape| keys(&shape.shape).is_some());
         let headings = [
             right(""),
-            right("tie").minor(6),
+            right("tie").minor(8),
             right("layers"),
             right("hidden"),
-            right("heads"),
-            if differs { right("kv") } else { right("kv").minor(3) },
-            if differs { right("head") } else { right("head").minor(4) },
-            right(width),
+            right(if grouped_keys { "heads/kv" } else { "heads" }),
+            right("head").minor(4),
+            width,
             right("vocab").minor(8),
             right(parameters).minor(5),
             right("b").minor(5),
@@ -480,7 +482,7 @@ impl SearchReport {
         let by_speed = [Objective::EqualLoss, Objective::Throughput];
         if by_speed.contains(&self.request.objective) && group(1).count() > 1 {
             lines.push(
-                "Shapes of one tie group are equally fast within the uncertainty of the prediction; they are ordered by the rules that they break, then by loss in steps of 5 x 10^-3 nats, below which losses tie, then by closeness to published models.".to_owned()
+                "= tied with the first: equally fast within the uncertainty of the prediction. Ties are ordered by the rules that they break, then by loss in steps of 5 x 10^-3 nats, below which losses tie, then by closeness to published models.".to_owned()
             );
         }
         if by_speed.contains(&self.request.objective) {
@@ -586,8 +588,9 @@ impl SearchReport {
             None => is_known.then(|| "a loss that no more tokens make up for".to_owned()),
         });
         format!(
-            "Fastest by tokens/s alone: {}: {}.",
-            dimensions(fastest),
+            "Fastest by tokens/s alone: {}, vocab {}: {}.",
+            dimensions(&fastest.shape),
+            fastest.shape.vocab,
             costs.join(", ")
         )
     }
@@ -659,19 +662,10 @@ impl SearchReport {
                 let refused = place.refused.as_deref().unwrap_or_default();
                 return row![place.gpu, place.dtype, refused, "-", "-", "-", "-", "-", "-"];
             };
-            let shape = &best.shape;
             row![
                 place.gpu,
                 place.dtype,
-                format!(
-                    "{} layers of {}, {} heads ({} kv) of {}, d_ff {}",
-                    shape.layers_text(),
-                    shape.hidden,
-                    shape.heads,
-                    shape.keys_text(),
-                    shape.head_dim,
-                    shape.inner_width()
-                ),
+                dimensions(&best.shape),
                 tokens(best.tokens_per_s_per_gpu),
                 percent(best.mfu),
                 best.memory_bytes,
@@ -694,7 +688,7 @@ impl SearchReport {
         let points = self.pareto_front.iter().step_by(self.every_shown());
         let shown = points.map(|point| {
             row![
-                dimensions(point),
+                format!("{}, vocab {}", dimensions(&point.shape), point.shape.vocab),
                 tokens(point.tokens_per_s_per_gpu),
                 point.memory_bytes,
                 point.loss.cell(),
@@ -766,16 +760,20 @@ fn ratio(value: f64) -> String {
     format!("{value:.2}")
 }
 
-fn cells(shape: &ShapeKeys, split: String) -> [String; 20] {
+fn cells(shape: &ShapeKeys, split: String) -> [String; 19] {
     let (arch, speed) = (&shape.shape, &shape.speed);
     let gpus = speed.tokens_per_s / speed.tokens_per_s_per_gpu;
+    let ties = shape.outcome.is_none() && shape.tie_group == 1 && shape.rank > 1;
+    let mark = if ties { "=" } else { "" };
     row![
-        shape.rank,
+        format!("{mark}{}", shape.rank),
         shape.tie_group,
         arch.layers_text(),
         arch.hidden,
-        arch.heads,
-        arch.keys_text(),
+        match keys(arch) {
+            Some(keys) => format!("{}/{keys}", arch.heads),
+            None => arch.heads.to_string(),
+        },
         arch.head_dim,
         arch.inner_width(),
         arch.vocab,
@@ -801,7 +799,7 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 20] {
 }
 
 impl LossKeys {
-    /// `+3.1 (-2.0 to +9.4)`, with a star where it is extrapolated and two where a part is missing.
+    /// `+3.1 (-2.0 to +14)`, with a star where it is extrapolated and two where a part is missing.
     fn cell(&self) -> String {
         let (Some(middle), Some(low), Some(high)) = (self.difference_mnat, self.low_mnat, self.high_mnat) else {
             return "refused".to_owned();
@@ -811,27 +809,35 @@ impl LossKeys {
             Evidence::Extrapolated => " *",
             Evidence::None => " **",
         };
-        format!("{middle:+.1} ({low:+.1} to {high:+.1}){mark}")
+        let [middle, low, high] = [middle, low, high].map(mnat);
+        format!("{middle} ({low} to {high}){mark}")
     }
 }
 
-/// `31 layers of 4096, 32 heads, d_ff 10880, vocab 50304`.
-fn dimensions(point: &PointKeys) -> String {
-    let shape = &point.shape;
+/// `31 layers of 4096, 32 heads (8 kv) of 128, d_ff 10880`.
+fn dimensions(shape: &ArchitectureShape) -> String {
     let kv = match shape.kv_lora_rank {
-        None if shape.kv_heads == shape.heads => String::new(),
-        None => format!(" ({} kv)", shape.kv_heads),
+        None => keys(shape).map_or_else(String::new, |keys| format!(" ({keys} kv)")),
         Some(rank) => format!(" (latent {rank})"),
     };
     format!(
-        "{} layers of {}, {} heads{kv} of {}, d_ff {}, vocab {}",
+        "{} layers of {}, {} heads{kv} of {}, d_ff {}",
         shape.layers_text(),
         shape.hidden,
         shape.heads,
         shape.head_dim,
         shape.inner_width(),
-        shape.vocab
     )
+}
+
+/// A difference in 10^-3 nats: `-21`, `+4.6`.
+fn mnat(difference: f64) -> String {
+    format!("{difference:+.*}", if difference.abs() < 9.95 { 1 } else { 0 })
+}
+
+/// Key/value heads, where they are not as many as heads.
+fn keys(shape: &ArchitectureShape) -> Option<String> {
+    (shape.kv_heads != shape.heads).then(|| shape.keys_text())
 }
 
 /// `6.7B`.
