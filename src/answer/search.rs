@@ -28,10 +28,7 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
 ) -> Result<SearchReport> {
     // A bad request fails before the search begins.
     let gpus = others(home.gpu(), &asked.also_gpus)?;
-    let searched = &Request {
-        service: service(home.gpu(), asked, searched, target, &of)?,
-        ..searched.clone()
-    };
+    let searched = &serving(home.gpu(), asked, searched, target, &of)?;
     let found = search::search(home, searched, watch)?;
     let of = |gpu: &Gpu| {
         of(&TargetRequest {
@@ -49,6 +46,20 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
     let shapes = found.shapes.iter();
     let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
     Ok(report.with_configs(configs.collect::<Result<_>>()?))
+}
+
+/// The search of the request `asked` with what is served after the training.
+pub fn serving<P: Into<Arc<Predictor>>>(
+    home: &Gpu,
+    asked: &SearchRequest,
+    searched: &Request,
+    target: &TargetRequest,
+    of: impl Fn(&TargetRequest) -> Result<P>,
+) -> Result<Request> {
+    Ok(Request {
+        service: service(home, asked, searched, target, of)?,
+        ..searched.clone()
+    })
 }
 
 /// What is served after the training; `None` if nothing is.

@@ -457,6 +457,15 @@ pub struct SearchArgs {
     /// Draw throughput against loss of the reported shapes, with their bands.
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub loss_plot: Option<PathBuf>,
+    /// Look at every shape of shard I of N of the lattice and write what was seen to --out; N tasks share nothing.
+    #[arg(long, value_name = "I/N", value_parser = measure::shard, requires = "out", conflicts_with_all = ["merge", "also_gpus", "also_dtypes"])]
+    pub shard: Option<(u64, u64)>,
+    /// The file of the shard.
+    #[arg(long, value_name = "FILE.json", requires = "shard")]
+    pub out: Option<PathBuf>,
+    /// Answer from the files of all shards, as the same search does that looks at every shape.
+    #[arg(long, value_name = "FILE.json", num_args = 1.., conflicts_with_all = ["also_gpus", "also_dtypes"])]
+    pub merge: Vec<PathBuf>,
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,

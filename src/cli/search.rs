@@ -1,6 +1,6 @@
 //! `shapewise search`: the fastest architecture for a number of parameters, or what an existing model loses.
 
-use crate::answer::search::search;
+use crate::answer::search::{search, serving};
 use crate::answer::{predictors, question};
 use crate::cli::args::{PruneArgs, Search, SearchArgs, View};
 use crate::cli::output::{ReplaceArgs, write, write_all};
@@ -11,8 +11,9 @@ use crate::gpu::GpuCatalog;
 use crate::prune::Score;
 use crate::report::plot;
 use crate::report::search::SearchReport;
+use crate::report::search::shard::ShardReport;
 use crate::request::{ArchitectureRequest, PruneRequest, SearchRequest, TargetRequest};
-use crate::search::Progress;
+use crate::search::{Progress, Request, Seen, Shard, look};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -77,7 +78,10 @@ fn shapes(args: &SearchArgs, view: View) -> Result<Answer> {
     };
     let like = asked.like.as_ref().map(ArchitectureRequest::find);
     let predictor = answering(&args.subject.target)?;
-    let request = asked.request(like.transpose()?.as_ref(), predictor.gpu())?;
+    let request = Request {
+        seen: args.merge.iter().map(|path| seen(path)).collect::<Result<_>>()?,
+        ..asked.request(like.transpose()?.as_ref(), predictor.gpu())?
+    };
     if request.fixed.kv_group.is_some() {
         note("--export: every head keeps its own keys, as no config of this style holds fewer");
     }
@@ -96,18 +100,27 @@ fn shapes(args: &SearchArgs, view: View) -> Result<Answer> {
     };
     let target = &args.subject.target.request;
     let of = |target: &TargetRequest| predictors::find(target, GpuCatalog::built_in());
-    let report = search(&predictor, &asked, &request, target, of, &watch);
-    bar.finish_and_clear();
-    let code = match signal.load(Ordering::Relaxed) {
+    let code = || match signal.load(Ordering::Relaxed) {
         0 => DONE,
         ended => u8::try_from(ENDED_BY_SIGNAL + ended).unwrap_or(FAILED),
     };
-    let report = match report {
-        Err(error) if code != DONE => {
-            say(&format!("error: {error}"));
-            let text = String::new();
-            return Ok(Answer { text, code });
+    if let Some(((index, shards), out)) = args.shard.zip(args.out.as_deref()) {
+        let request = serving(predictor.gpu(), &asked, &request, target, of)?;
+        let seen = look(&predictor, &request, Shard { index, of: shards }, &watch);
+        bar.finish_and_clear();
+        if let (Err(error), true) = (&seen, code() != DONE) {
+            return Ok(interrupted(error, code()));
         }
+        let seen = seen?;
+        write(out, seen.text().as_bytes())?;
+        let report = ShardReport::new(&seen, out);
+        return Ok(Answer::from(render(&report, view)));
+    }
+    let report = search(&predictor, &asked, &request, target, of, &watch);
+    bar.finish_and_clear();
+    let code = code();
+    let report = match report {
+        Err(error) if code != DONE => return Ok(interrupted(&error, code)),
         report => report?,
     };
     if report.is_interrupted() {
@@ -128,6 +141,19 @@ fn shapes(args: &SearchArgs, view: View) -> Result<Answer> {
     }
     let text = render(&report, view);
     Ok(Answer { text, code })
+}
+
+/// The end of a search that a signal ended before any answer.
+fn interrupted(error: &Error, code: u8) -> Answer {
+    say(&format!("error: {error}"));
+    let text = String::new();
+    Answer { text, code }
+}
+
+/// What the shard of a file has seen.
+fn seen(path: &Path) -> Result<Seen> {
+    let seen = Seen::read(&read_text(path)?);
+    seen.map_err(|error| Error::bad_input(format!("{}: {error}", path.display())))
 }
 
 /// The number of the signal that asked for an end, 0 before; the search then reports the best so far.

@@ -12,6 +12,10 @@ mod free;
 
 pub mod goal;
 
+mod lattice;
+
+mod layout;
+
 mod loss;
 
 mod objective;
@@ -26,11 +30,11 @@ mod request;
 
 mod scan;
 
+mod shard;
+
 mod serving;
 
 pub mod shape;
-
-mod layout;
 
 mod sizes;
 
@@ -43,11 +47,11 @@ pub use request::{
     usual_architecture,
 };
 pub use serving::{Life, Served, Service};
+pub use shard::{Seen, Shard};
 pub use sizes::{ComputeOptimal, SizePoint, Sizes};
 
 use crate::arch::Architecture;
 use crate::arch::Dimension;
-use crate::arch::MemoryUse;
 use crate::arch::Workload;
 use crate::error::Error;
 use crate::error::Result;
@@ -58,10 +62,9 @@ use crate::predict::step::estimate_step;
 use crate::rules::Finding;
 use crate::rules::judge_all;
 use crate::search::anneal::Effort;
-use crate::search::bounds::Bounds;
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Entry, Outcome, Yardstick};
-use crate::search::layout::Planned;
+use crate::search::lattice::Lattice;
 use crate::search::loss::{COSTS_LOSS, Referee};
 use crate::search::objective::Archive;
 use crate::search::objective::Candidate;
@@ -211,9 +214,6 @@ pub struct FrontPoint {
     pub loss: Comparison,
 }
 
-/// Name of the shape that replaces a published model.
-const STAND_IN: &str = "centre-of-bounds";
-
 /// What a search found.
 #[derive(Clone, Debug)]
 pub struct Found {
@@ -281,9 +281,7 @@ impl Found {
 /// # }
 /// ```
 pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Result<Found> {
-    if let Some(goal) = request.goal {
-        goal.check(request, request.sized)?;
-    }
+    check(request, !request.seen.is_empty())?;
     let found = match request.goal.filter(|_| !request.sized) {
         Some(goal) => sizes::search_sizes(predictor, request, goal, watch)?,
         None => {
@@ -298,127 +296,82 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
     })
 }
 
+/// Looks at every shape of one shard of a lattice. With what all shards have seen in [`Request::seen`], [`search`] finds
+/// what a search does that looks at every shape.
+pub fn look(predictor: &Predictor, request: &Request, shard: Shard, watch: &Watch<'_>) -> Result<Seen> {
+    check(request, true)?;
+    let lattice = Lattice::of(predictor, request, watch)?;
+    let families = shard.families(&lattice.families);
+    match scan::scan(predictor, &lattice.space, lattice.scale(), &families, watch) {
+        (_, true) => Err(lattice::interrupted_early()),
+        (archive, false) => Ok(Seen::new(shard, &lattice, predictor, archive)),
+    }
+}
+
+/// Refuses a goal that does not go with the rest of the request, and shards of more than one lattice.
+fn check(request: &Request, in_shards: bool) -> Result<()> {
+    let Some(goal) = request.goal else {
+        return Ok(());
+    };
+    goal.check(request, request.sized)?;
+    if in_shards && !request.sized {
+        let allowed = "nothing without params: each size is a lattice of its own";
+        return Err(Error::field("search", "shard", "given", allowed));
+    }
+    Ok(())
+}
+
 /// A search of one size.
 fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &Watch<'_>) -> Result<Found> {
-    predictor.gpu().require(request.workload.dtypes())?;
-    let base = &request.base;
-    for (is_other, allowed) in [
-        (
-            base.mlp_layers.is_some() || base.index.is_some(),
-            "a model with an MLP in every layer and no index of keys: the lattice has neither",
-        ),
-        (
-            !base.kinds.is_empty() || !base.further.is_empty(),
-            "a model whose layers are of one shape without further maps, as those of the lattice are",
-        ),
-    ] {
-        if is_other {
-            return Err(Error::field("search", "like", &base.name, allowed));
-        }
-    }
-    let asked = request;
-    let mut request = request.clone();
-    let gpu = predictor.gpu();
-    let mut space = space_of(predictor, &request)?;
-    let begun = Progress {
-        done: 0,
-        total: 1,
-        best: None,
-    };
-    let go_on = || watch(&begun).is_continue();
-    let no_shape = |space: &Space| {
-        let (target, tolerance) = (asked.parameters, asked.tolerance);
-        refuse::no_shape(space, target, tolerance, &go_on)
-    };
-    let or_interrupted = |refusal: Error| match go_on() {
-        true => refusal,
-        false => interrupted_early(),
-    };
-    let mut families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
-    if families.is_empty() {
-        return Err(or_interrupted(no_shape(&space)));
-    }
-    let mut planned = Planned::of(predictor, &request, &space, &families)?;
-    if let Some(planned) = &planned {
-        planned.spread(&mut request, &mut space);
-        families = space.families(&go_on)?.ok_or_else(interrupted_early)?;
-    }
-    let stand_in = || -> Result<Architecture> {
-        let centre = layout::centre(&space, &families);
-        let centre = centre.ok_or_else(|| or_interrupted(no_shape(&space)))?;
-        Ok(Architecture {
-            name: STAND_IN.to_owned(),
-            ..centre
-        })
-    };
-    if request.stands_in {
-        request.baseline = stand_in()?;
-    }
-    // Losses of different tokenizers do not compare.
-    request.equal_loss &= !request.named || request.vocab == request.baseline.vocab;
-    if let Some(planned) = &planned
-        && let Some(own) = planned.best(predictor, &request.baseline)
-    {
-        request.workload = own;
-    }
-    let mut baseline = estimate_step(predictor, &request.baseline, &request.workload);
-    if baseline.is_err() && !request.named && !request.stands_in {
-        // The layout of the others does not divide it.
-        request.baseline = stand_in()?;
-        request.stands_in = true;
-        baseline = estimate_step(predictor, &request.baseline, &request.workload);
-    }
-    let baseline = baseline?;
-    let reference = baseline.gpu_time_per_token();
-    let service = request.service.as_ref();
-    let served = service.map(|service| service.plan(&request.baseline)).transpose()?;
-    let yardstick = request.goal.map(|goal| Yardstick::new(&request, goal, reference));
-    // Within a budget of time, what the baseline sees in it.
-    let budget = request.goal.and_then(|goal| goal.gpu_time);
-    let serving = served.as_ref().map_or(Seconds::ZERO, |served| served.cost);
-    let tokens = budget.map(|time| (time - serving) / reference);
-    let referee = Referee::new(&request, tokens.filter(|tokens| *tokens > 0.0));
-    let costs_none = request.goal.is_none() && request.equal_loss;
-    let scale = Scale {
-        reference,
-        yardstick: yardstick.as_ref(),
-        service: service.zip(served.as_ref()),
-        referee: costs_none.then_some(&referee),
-    };
-    let lattice = families.iter().map(ShapeFamily::count).sum();
+    let mut lattice = Lattice::of(predictor, request, watch)?;
+    let shapes_in_all = lattice.count();
     // Under many layouts most shapes are met again and again, and annealing finds the best in less time.
-    let enumerated = match planned {
+    let enumerated = match lattice.planned {
         Some(_) => effort.enumerated / JOINT,
         None => effort.enumerated,
     };
-    if matches!(request.method, Method::Anneal { .. }) && lattice <= enumerated {
+    let request = &mut lattice.request;
+    let anneals = matches!(request.method, Method::Anneal { .. });
+    if !request.seen.is_empty() || (anneals && shapes_in_all <= enumerated) {
         request.method = Method::Exhaustive;
     }
     // Whatever else varies makes the lattice larger, not the moves.
     let attention = request.free.iter().filter(|free| free.powers().is_none());
-    let effort = effort.times(1 + attention.count() as u64 + u64::from(planned.is_some()));
-    let explorer = Explorer {
-        predictor,
-        space: &space,
-        scale,
-        families: &families,
-        effort,
-        watch,
+    let effort = effort.times(1 + attention.count() as u64 + u64::from(lattice.planned.is_some()));
+    let (mut archive, stopped) = match lattice.request.seen.is_empty() {
+        true => {
+            let explorer = Explorer {
+                predictor,
+                space: &lattice.space,
+                scale: lattice.scale(),
+                families: &lattice.families,
+                effort,
+                watch,
+            };
+            explorer.explore(lattice.request.method)
+        }
+        false => (shard::merged(&lattice, predictor)?, StopReason::Exhausted),
     };
-    let (mut archive, stopped) = explorer.explore(request.method);
     if archive.best.is_none() {
         return Err(match stopped {
-            StopReason::Interrupted => interrupted_early(),
-            _ => {
-                or_interrupted(refuse::nothing_fits(&space, gpu, &families, &go_on).unwrap_or_else(|| no_shape(&space)))
-            }
+            StopReason::Interrupted => lattice::interrupted_early(),
+            _ => lattice.nothing_seen(predictor, watch),
         });
     }
+    let (mut planned, mut space) = (lattice.planned.take(), lattice.space.clone());
+    let sharded = planned.is_some();
+    let Lattice {
+        request,
+        baseline,
+        referee,
+        yardstick,
+        ..
+    } = &lattice;
     let judge = Judge {
         predictor,
-        request: &request,
-        referee: &referee,
-        baseline: &baseline,
+        request,
+        referee,
+        baseline,
     };
     let rank = |space: &Space, archive: &Archive| judge.rank(space, archive);
     let mut ranking = rank(&space, &archive);
@@ -426,7 +379,7 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
         let Some(planned) = &mut planned else { break };
         let shown = ranking.shapes.iter().map(|(ranked, _)| ranked.candidate);
         let shown = shown.chain([ranking.fastest]).map(|one| one.shape);
-        if !planned.replan(predictor, &mut space, scale, shown, &mut archive) {
+        if !planned.replan(predictor, &mut space, lattice.scale(), shown, &mut archive) {
             break;
         }
         ranking = rank(&space, &archive);
@@ -437,7 +390,7 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
         let loss = referee.compare(&candidate.shape, &architecture);
         FrontPoint {
             workload,
-            tokens_per_s_per_gpu: 1.0 / (reference * candidate.cost.exp()).secs(),
+            tokens_per_s_per_gpu: 1.0 / (baseline.gpu_time_per_token() * candidate.cost.exp()).secs(),
             gain: judge.gain(candidate.cost, &architecture),
             time_to_equal_loss: judge.time_to_equal_loss(candidate.cost, &architecture),
             loss,
@@ -454,25 +407,25 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
         .into_iter()
         .map(|(ranked, loss)| judge.recommend(&space, ranked, loss))
         .collect::<Result<Vec<_>>>()?;
-    if let Some(yardstick) = &yardstick {
+    if let Some(yardstick) = yardstick {
         shapes = by_outcome(yardstick, shapes);
     }
     Ok(Found {
-        sharded: planned.is_some(),
+        sharded,
         costs_loss: ranking.costs_loss,
         shapes,
         fastest,
         front,
-        baseline,
         format_loss: request.workload.trains().then(|| referee.format()).flatten(),
         tokens: referee.tokens(),
-        lattice,
+        lattice: shapes_in_all,
         evaluations: archive.evaluations,
         refused: archive.refused,
         stopped,
         sizes: None,
         order: None,
-        request,
+        baseline: lattice.baseline,
+        request: lattice.request,
     })
 }
 
@@ -621,81 +574,6 @@ fn by_outcome(yardstick: &Yardstick, shapes: Vec<Recommendation>) -> Vec<Recomme
             shape
         })
         .collect()
-}
-
-fn interrupted_early() -> Error {
-    Error::infeasible("interrupted before any shape was found")
-}
-
-fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
-    let gpu = predictor.gpu();
-    let Request { base, workload, .. } = request;
-    if base.moe.is_none()
-        && let Some(active) = request.active
-    {
-        let allowed = "nothing for a dense model, where a token meets every parameter";
-        return Err(Error::field("search", "active_params", active, allowed));
-    }
-    if !(PARAMETERS.0..=PARAMETERS.1).contains(&request.parameters) {
-        let allowed = format!("{} to {}", PARAMETERS.0, PARAMETERS.1);
-        return Err(Error::field("search", "params", request.parameters, &allowed));
-    }
-    if let Some(active) = request.active
-        && active > request.parameters
-    {
-        let allowed = format!("at most the {} parameters of all experts", request.parameters);
-        return Err(Error::field("search", "active_params", active, &allowed));
-    }
-    if !(0.0..=0.5).contains(&request.tolerance) {
-        let allowed = "0 to 0.5, a fraction of the parameters";
-        return Err(Error::field("search", "tolerance", request.tolerance, allowed));
-    }
-    for (dimension, size) in request.fixed.sizes() {
-        // A part is fixed at 0 where there shall be none.
-        let [_, most] = dimension.limits();
-        if size > most {
-            let allowed = format!("at most {most}");
-            return Err(Error::field("search", dimension.name(), size, &allowed));
-        }
-    }
-    let mut bounds = Bounds::new(request.parameters as f64, base, request.vocab, &request.relaxed);
-    // Heads that are given are a choice of the user's.
-    if request.fixed[Dimension::Heads].is_some() {
-        bounds.relax(Quantity::Heads);
-    }
-    if request.fixed[Dimension::HeadDim].is_some() {
-        bounds.give(Quantity::HeadDim);
-    }
-    if let Some(size) = request.fixed[Dimension::HeadDim]
-        && base.mla.is_none()
-        && let [least, most] = bounds.widest(Quantity::HeadDim)
-        && !(least..=most).contains(&(size as f64))
-    {
-        let allowed = format!("{least} to {most}");
-        return Err(Error::field("search", "head_dim", size, &allowed));
-    }
-    let within = |target: u64, tolerance: f64| {
-        let least = (target as f64 * (1.0 - tolerance)).ceil();
-        let most = (target as f64 * (1.0 + tolerance)).floor();
-        (least as u64, most as u64)
-    };
-    Ok(Space {
-        bounds,
-        base: base.clone(),
-        layouts: vec![*workload],
-        interleaved: Vec::new(),
-        room: MemoryUse::room(gpu, 1.0, workload.trains()),
-        practice: predictor.practice(workload.mode),
-        window_size: request.window_size,
-        latent: base.mla.unwrap_or(USUAL_LATENT),
-        budget: within(request.parameters, request.tolerance),
-        count: request.count,
-        active: request.active.map(|active| within(active, request.active_tolerance())),
-        vocab: request.vocab,
-        fixed: request.fixed,
-        free: request.free.clone(),
-        linear_shares: request.linear_shares.clone(),
-    })
 }
 
 /// What a look at the lattice needs.

@@ -17,9 +17,11 @@ use crate::search::space::Space;
 use crate::units::Bytes;
 use crate::units::Seconds;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A feasible shape and what was predicted for it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Candidate {
     /// The shape.
     pub shape: Shape,
@@ -30,6 +32,7 @@ pub struct Candidate {
     /// Half width of the 90 % interval of `cost`, without what all shapes share.
     pub own_half_width: f64,
     /// Memory of one GPU.
+    #[serde(deserialize_with = "bytes")]
     pub memory: Bytes,
 }
 
@@ -38,8 +41,10 @@ pub struct Candidate {
 const WITHIN_KIND: [Dimension; 4] = [Dimension::HeadDim, Dimension::DFf, Dimension::Vocab, Dimension::MoeDFf];
 
 /// The best shape of each kind, and how many were looked at.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Archive {
+    #[serde(with = "pairs")]
     kinds: FxHashMap<Shape, Candidate>,
     /// The best of all.
     pub best: Option<Candidate>,
@@ -49,6 +54,25 @@ pub struct Archive {
     pub evaluations: u64,
     /// Shapes that bounds or memory ruled out.
     pub refused: u64,
+}
+
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    f64::deserialize(from).map(Bytes::from_bytes)
+}
+
+/// A map whose keys are no text, as pairs in the order of the keys.
+mod pairs {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(kinds: &FxHashMap<Shape, Candidate>, to: S) -> Result<S::Ok, S::Error> {
+        let mut pairs: Vec<_> = kinds.iter().collect();
+        pairs.sort_by_key(|(kind, _)| **kind);
+        to.collect_seq(pairs)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<FxHashMap<Shape, Candidate>, D::Error> {
+        Vec::<(Shape, Candidate)>::deserialize(from).map(|pairs| pairs.into_iter().collect())
+    }
 }
 
 impl Archive {

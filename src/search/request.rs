@@ -24,6 +24,7 @@ use crate::search::rank;
 use crate::search::serving::Service;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
+use crate::search::shard::Seen;
 
 /// Smallest and largest number of parameters that can be asked for.
 pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);
@@ -90,6 +91,8 @@ pub struct Request {
     pub method: Method,
     /// Shapes to report.
     pub top: usize,
+    /// What all shards of the lattice have seen, where nothing is to be looked at any more.
+    pub seen: Vec<Seen>,
 }
 
 /// Query heads per key/value head of a baseline for a search that may share keys.
@@ -238,6 +241,7 @@ impl Request {
             relaxed: Vec::new(),
             method: Method::Anneal { seed: 0 },
             top: 10,
+            seen: Vec::new(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::arch::parameters;
+use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 
 /// The dimensions that a search varies, in the order by which equally fast shapes are sorted.
@@ -45,7 +46,8 @@ const PLACES: [usize; Dimension::ALL.len()] = {
 ///
 /// # Panics
 /// Indexing panics for a dimension that is not in [`VARIED`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Shape {
     sizes: [u64; VARIED.len()],
     layout: usize,

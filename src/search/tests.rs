@@ -5,6 +5,7 @@ use crate::arch::MlpKind;
 use crate::arch::Preset;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
+use crate::search::bounds::Bounds;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
 use proptest::prelude::*;
@@ -1017,4 +1018,85 @@ fn shapes_that_a_server_bounds_are_as_fast_as_the_baseline() {
             .bound_by_server()
             .is_none()
     );
+}
+
+#[test]
+fn shards_make_the_answer_of_one_search() {
+    let predictor = predictor("h200");
+    let small = request(1_300_000_000, Workload::train(4, 2048));
+    let over_gpus = Request {
+        shard: true,
+        layout: Layout {
+            gpus: Some(16),
+            ..Layout::default()
+        },
+        tolerance: 0.002,
+        fixed: small.fixed.with([(Dimension::Heads, Some(16))]),
+        ..small.clone()
+    };
+    for whole in [small, over_gpus] {
+        let whole = Request {
+            method: Method::Exhaustive,
+            ..whole
+        };
+        let of_shard = |index| look(&predictor, &whole, Shard { index, of: 3 }, &quiet).unwrap();
+        let texts = [3, 1, 2].map(|index| of_shard(index).text());
+        let seen = texts.each_ref().map(|text| Seen::read(text).unwrap());
+        assert!(seen.iter().all(|seen| seen.evaluations() > 0));
+        let answer = |seen: &[Seen], request: &Request| {
+            let seen = seen.to_vec();
+            search(
+                &predictor,
+                &Request {
+                    seen,
+                    ..request.clone()
+                },
+                &quiet,
+            )
+        };
+        let text = |found: Found| {
+            let request = Request {
+                seen: Vec::new(),
+                ..found.request
+            };
+            format!("{:?}", Found { request, ..found })
+        };
+        assert_eq!(text(answer(&seen, &whole).unwrap()), text(answer(&[], &whole).unwrap()));
+        let refusal = |seen: &[Seen], request: &Request| answer(seen, request).unwrap_err().to_string();
+        let missing = refusal(&seen[..2], &whole);
+        assert!(
+            missing.contains("2 shards of 3") && missing.contains("2/3, too"),
+            "{missing}"
+        );
+        let twice = [&seen[..], &seen[..1]].concat();
+        assert!(refusal(&twice, &whole).contains("each once"));
+        let other = Request {
+            workload: Workload::train(4, 1024),
+            ..whole.clone()
+        };
+        assert!(refusal(&seen, &other).contains("shards of this search"));
+        let changed = texts[0].replacen("\"evaluations\":", "\"evaluations\":1", 1);
+        assert!(Seen::read(&changed).is_err() && Seen::read("{}").is_err());
+    }
+}
+
+#[test]
+fn a_shard_without_a_shape_that_fits_is_one_of_all() {
+    let predictor = predictor("h200");
+    let request = Request {
+        fixed: Fixed::from([
+            (Dimension::Hidden, Some(2048)),
+            (Dimension::Layers, Some(24)),
+            (Dimension::Heads, Some(16)),
+            (Dimension::KvHeads, Some(16)),
+        ]),
+        ..request(1_300_000_000, Workload::train(4, 2048))
+    };
+    let of = 32;
+    let seen: Vec<Seen> = (1..=of)
+        .map(|index| look(&predictor, &request, Shard { index, of }, &quiet).unwrap())
+        .collect();
+    assert!(seen.iter().any(|seen| seen.evaluations() == 0));
+    let merged = search(&predictor, &Request { seen, ..request }, &quiet).unwrap();
+    assert!(merged.evaluations > 0);
 }

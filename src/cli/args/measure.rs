@@ -68,7 +68,7 @@ fn budget(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `I/N`.
-fn shard(text: &str) -> Result<(u64, u64), String> {
+pub(super) fn shard(text: &str) -> Result<(u64, u64), String> {
     let allowed = || "allowed: I/N with I from 1 to N and N up to 65536, such as 2/8".to_owned();
     let (index, of) = text.split_once('/').ok_or_else(allowed)?;
     let number = |text: &str| text.parse::<u64>().map_err(|_| allowed());

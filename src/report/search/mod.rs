@@ -2,6 +2,8 @@
 
 mod order;
 
+pub mod shard;
+
 mod text;
 
 use crate::arch::{Dimension, Workload};
