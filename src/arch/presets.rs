@@ -306,6 +306,21 @@ mod tests {
             ("kimi-k2.5", Some("the config says compressed-tensors pack-quantized")),
             ("kimi-k2.5-nvfp4", Some("the name says modelopt NVFP4 (`nvfp4`)")),
             ("gpt-oss-20b-mxfp4", Some("the config says mxfp4")),
+            (
+                "mistralai/Devstral-Small-2-24B-Instruct-2512",
+                Some("the config says fp8"),
+            ),
+            ("mistralai/Ministral-3-14B-Instruct-2512", Some("the config says fp8")),
+            ("mistralai/Ministral-3-14B-Instruct-2512-BF16", None),
+            ("mistralai/Ministral-3-14B-Base-2512", None),
+            (
+                "nvidia/DeepSeek-R1-0528-NVFP4-v2",
+                Some("the name says modelopt NVFP4 (`nvfp4-v2`)"),
+            ),
+            (
+                "cyankiwi/GLM-4.7-AWQ-4bit",
+                Some("the name says awq with 4 bits (`awq-4bit`)"),
+            ),
         ] {
             let stated = Preset::published(name).unwrap().stated;
             let note = stated.format_note(&work);
@@ -319,7 +334,7 @@ mod tests {
         }
         let seeing = Preset::published("qwen3-vl-8b-instruct").unwrap().stated.notes(&work);
         assert!(
-            seeing.len() == 1 && seeing[0].contains("`text_config` alone"),
+            seeing.len() == 1 && seeing[0].contains("the text model alone"),
             "{seeing:?}"
         );
     }

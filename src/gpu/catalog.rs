@@ -61,7 +61,10 @@ impl GpuCatalog {
                     gpu.name
                 ),
                 None if name.contains(',') => format!("one name; `shapewise compare --gpu {name}` takes several"),
-                None => format!("{}; `shapewise gpus` lists all", self.near(&product)),
+                None => format!(
+                    "{}; `shapewise gpus` lists all, `--gpu FILE.toml` describes another",
+                    self.near(&product)
+                ),
             };
             Error::field("target", "gpu", quoted(name), &allowed)
         })
@@ -77,7 +80,11 @@ impl GpuCatalog {
     fn near(&self, product: &Product) -> String {
         let names = self.iter().map(|gpu| gpu.name.as_str());
         let mut near = nearest(&product.model, names);
-        near.retain(|name| name.chars().any(|c| c.is_ascii_digit() && product.model.contains(c)));
+        let letters = |name: &str| name.chars().take_while(|c| c.is_alphabetic()).collect::<String>();
+        near.retain(|name| {
+            letters(name) == letters(&product.model)
+                && name.chars().any(|c| c.is_ascii_digit() && product.model.contains(c))
+        });
         match near.is_empty() {
             true => "no known GPU is near".to_owned(),
             false => format!("nearest {}", near.join(", ")),
@@ -201,7 +208,7 @@ mod tests {
         }
         assert_eq!(gpus.iter().count(), Gpu::all().len() + 1);
         let error = gpus.find("h2000").unwrap_err().to_string();
-        assert!(error.ends_with("`shapewise gpus` lists all"), "{error}");
+        assert!(error.contains("`shapewise gpus` lists all"), "{error}");
         let near = error.split_once("nearest ").unwrap().1;
         assert!(near.starts_with("h200") || near.starts_with("h100"), "{error}");
     }

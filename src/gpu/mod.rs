@@ -64,6 +64,10 @@ named_enum! {
         Cdna3 = "cdna3",
         /// AMD MI350X, MI355X.
         Cdna4 = "cdna4",
+        /// AMD RX 7900 XTX, W7900, Ryzen AI Max.
+        Rdna3 = "rdna3",
+        /// AMD RX 9070 XT, R9700.
+        Rdna4 = "rdna4",
         /// Intel B60.
         Xe2 = "xe2",
         /// Of a GPU that was described by measuring it; nothing carries over to it or from it.
@@ -80,7 +84,7 @@ impl Generation {
     pub const fn skips_zeros(self) -> bool {
         matches!(
             self,
-            Self::Ampere | Self::Ada | Self::Hopper | Self::Blackwell | Self::Cdna3 | Self::Cdna4
+            Self::Ampere | Self::Ada | Self::Hopper | Self::Blackwell | Self::Cdna3 | Self::Cdna4 | Self::Rdna4
         )
     }
 }
@@ -540,6 +544,10 @@ mod tests {
             ("rtx3090ti", "rtx3090-ti"),
             ("gb10", "gb10"),
             ("DGX Spark", "gb10"),
+            ("RTX 2080 Ti", "rtx2080-ti"),
+            ("7900 XTX", "rx7900-xtx"),
+            ("AMD Radeon RX 9070 XT", "rx9070-xt"),
+            ("Ryzen AI Max+ 395", "strix-halo"),
             ("a100-40g", "a100-40gb"),
             ("A100 80GB", "a100"),
             ("Tesla V100-SXM2-16GB", "v100-16gb"),
@@ -552,7 +560,7 @@ mod tests {
         }
         for (unknown, allowed) in [
             ("h2000", "nearest h200, "),
-            ("h1oo", "nearest h100, "),
+            ("h1oo", "nearest h100;"),
             (
                 "4xh200",
                 "one name without a number of GPUs, here h200; `plan` and `compare` take that number",
@@ -565,7 +573,9 @@ mod tests {
                 "h100:8",
                 "one name without a number of GPUs, here h100; `plan` and `compare` take that number",
             ),
-            ("gaudi", "no known GPU is near"),
+            ("gaudi2", "no known GPU is near"),
+            ("m3 ultra", "no known GPU is near"),
+            ("p40", "`--gpu FILE.toml` describes another"),
         ] {
             let error = Gpu::find(unknown).unwrap_err();
             assert!(error.is_bad_input());

@@ -51,7 +51,7 @@ const TITLE: (&str, &str) = ("title", "the full product name as text");
 pub(super) const VENDOR: (&str, &str) = ("vendor", "nvidia, amd, intel, other");
 pub(super) const GENERATION: (&str, &str) = (
     "generation",
-    "volta, turing, ampere, ada, hopper, blackwell, cdna2, cdna3, cdna4, xe2, other",
+    "volta, turing, ampere, ada, hopper, blackwell, cdna2, cdna3, cdna4, rdna3, rdna4, xe2, other",
 );
 const ALIASES: (&str, &str) = ("aliases", "a list of texts, none of them empty");
 const LIKE: (&str, &str) = (

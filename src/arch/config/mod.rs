@@ -5,10 +5,10 @@
 //! model is refused. Of fields that its `model_type` does not define, those that may change a shape by their name are
 //! refused, all at once, unless they are off; the others are passed over, and named with each answer. Where a field is missing, only the default
 //! that `transformers` documents for that `model_type` is taken; sizes without which no model exists
-//! (layers, hidden, heads, MLP width, vocabulary) have no default, but in a `text_config`, from which
+//! (layers, hidden, heads, MLP width, vocabulary) have no default, but in a text part, from which
 //! `transformers` itself leaves defaults out.
 //!
-//! Of a multimodal model only `text_config` is read; the other parts are not modelled.
+//! Of a multimodal model only the text part is read (`text_config`, `llm_config`, …); the other parts are not modelled.
 //!
 //! An object with the keys of `data/architectures` is read as it is.
 
@@ -117,7 +117,7 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
         return read_text_model(model_type, fields);
     };
     let whole = Stated::read(&mut fields)?;
-    let mut arch = match fields.value("text_config").and_then(Value::as_object) {
+    let mut arch = match text_part(object) {
         None => {
             fields.ignore(&table().lists.beside_text);
             read_text_model(text_type, fields)?
@@ -139,6 +139,15 @@ fn read_whole(object: &Map<String, Value>, place: &str) -> Result<Architecture> 
     arch.stated = arch.stated.or(whole);
     arch.stated.leave_out_all_but_text();
     Ok(arch)
+}
+
+/// The text model inside a larger one.
+fn text_part(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    let mut places = table().lists.text_parts.iter();
+    places.find_map(|place| {
+        let mut keys = place.split('.');
+        keys.try_fold(object, |inside, key| inside.get(key)?.as_object())
+    })
 }
 
 /// Reads the fields of a decoder of this type.

@@ -4,6 +4,7 @@ use super::super::stored::Stored;
 use super::super::{Architecture, Workload};
 use super::fields::Fields;
 use super::quantized::{self, EXPERT_DTYPE};
+use super::text_part;
 use crate::error::Result;
 use crate::ops::Dtype;
 use serde_json::{Map, Value};
@@ -80,8 +81,7 @@ fn quantization(object: &Map<String, Value>) -> Option<(&'static str, &Value)> {
 
 /// The quantization of a config, or of the text model inside it.
 fn anywhere(object: &Map<String, Value>) -> Option<(&'static str, &Value)> {
-    let inner = || object.get("text_config").and_then(Value::as_object);
-    quantization(object).or_else(|| quantization(inner()?))
+    quantization(object).or_else(|| quantization(text_part(object)?))
 }
 
 /// Puts what modelopt says in a file of its own into the config, unless that says something itself.
@@ -169,7 +169,7 @@ impl Stated {
 
     /// Adds that the parts of a multimodal model beside its text part are not counted.
     pub(in super::super) fn leave_out_all_but_text(&mut self) {
-        self.leave_out("`text_config` alone is read: what sees or hears is not counted");
+        self.leave_out("the text model alone is read: what sees or hears is not counted");
     }
 
     /// Adds the fields that were passed over.

@@ -56,6 +56,7 @@ pub(super) struct Document {
     pub activations: Vec<String>,
     pub harmless_words: Vec<String>,
     pub shaping_words: Vec<String>,
+    pub text_parts: Vec<String>,
     pub beside_text: Vec<String>,
     pub left_out: BTreeMap<String, String>,
     /// The type of the text model of each wrapper.

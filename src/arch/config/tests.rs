@@ -207,8 +207,10 @@ fn every_type_that_decodes_text_has_a_published_example() {
         "mimo",
         "minimax_m3",
         "minimax_text_01",
+        "qwen2_5_omni_text",
         "qwen2_5_vl_text",
         "qwen2_vl_text",
+        "qwen3_omni_moe_text",
         "qwen3_vl_moe_text",
     ];
     let (downloaded, seldom) = (downloaded(), seldom());
