@@ -42,40 +42,20 @@
 
 // Vocabulary.
 
-#[macro_use]
-mod names;
+#[doc(inline)]
+pub use shapewise_core::{
+    arch, error, families, framework, gpu, least_squares, ops, random, rules, stats, tiles, units,
+};
 
-pub mod units;
-
-pub mod error;
-
-#[macro_use]
 #[doc(hidden)]
-pub mod toml_text;
-
-pub mod random;
-
-pub mod stats;
-
-pub mod least_squares;
-
-pub mod ops;
-
-pub mod tiles;
-
-pub mod gpu;
+pub use shapewise_core::{named_enum, names, toml_text};
 
 pub mod graph;
 
-pub mod arch;
-
-pub mod families;
-
-pub mod framework;
-
-pub mod rules;
-
 // Pipeline.
+
+#[doc(inline)]
+pub use shapewise_core::{calibrate, check, predict, prune, regressor, sweep};
 
 #[cfg(feature = "dataset")]
 pub mod dataset;
@@ -83,26 +63,14 @@ pub mod dataset;
 #[cfg(feature = "dataset")]
 pub mod measure;
 
-pub mod regressor;
-
 #[cfg(feature = "train")]
 pub mod train;
 
-pub mod predict;
-
-pub mod calibrate;
-
 pub mod plan;
-
-pub mod check;
-
-pub mod sweep;
 
 pub mod loss;
 
 pub mod search;
-
-pub mod prune;
 
 #[cfg(feature = "dataset")]
 pub mod evaluate;

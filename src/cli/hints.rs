@@ -2,12 +2,13 @@
 
 use crate::gpu::Gpu;
 use crate::names::misspelt;
+use crate::toml_text::built_in;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use serde::Deserialize;
 use std::sync::LazyLock;
 
-static TABLE: LazyLock<Table> = built_in!("data/hints.toml");
+static TABLE: LazyLock<Table> = LazyLock::new(|| built_in(&shapewise_data::HINTS));
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,7 @@
 //! How a row of our own was measured: what `measure` adds to a time.
 
 use super::Kernel;
+use crate::named_enum;
 use crate::units::Seconds;
 
 named_enum! {

@@ -1,10 +1,11 @@
 //! Laws of the loss over size, tokens, layers and width: `data/loss/law.toml`.
 
 use crate::error::{Error, Result};
+use crate::named_enum;
 use crate::toml_text;
 use serde::Deserialize;
+use shapewise_data::LOSS_LAW;
 
-const FILE: &str = include_str!("../../data/loss/law.toml");
 const PLACE: &str = "loss/law.toml";
 
 named_enum! {
@@ -209,7 +210,7 @@ struct MemberKeys {
 
 /// The laws of `data/loss/law.toml` and whose runs they were fitted to.
 pub fn read() -> Result<(Vec<Source>, Vec<Member>)> {
-    let document: Document = toml_text::parse(FILE, PLACE)?;
+    let document: Document = toml_text::parse(LOSS_LAW.text, PLACE)?;
     let member = |keys: MemberKeys| {
         if keys.columns != keys.form.columns() {
             let allowed = keys.form.columns().join(", ");

@@ -15,6 +15,7 @@ use crate::arch::{attention_weights, parameters};
 use crate::error::Error;
 use crate::loss::law::{Form, Law, Member, Schedule, Size, Source, with_penalties};
 use crate::loss::terms::{Chance, Terms};
+use crate::named_enum;
 use crate::ops::{Dtype, Recurrence};
 use crate::random::Random;
 use crate::stats::{median, quantile};

@@ -1,13 +1,15 @@
 //! What a shape costs in loss beside size, layers and width: `data/loss/terms.toml`.
 
 use crate::loss::Profile;
+use crate::named_enum;
 use crate::ops::Dtype;
 use crate::random::Random;
+use crate::toml_text::built_in;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-static TERMS: LazyLock<Terms> = built_in!("data/loss/terms.toml");
+static TERMS: LazyLock<Terms> = LazyLock::new(|| built_in(&shapewise_data::LOSS_TERMS));
 
 named_enum! {
     /// Parts of a difference.

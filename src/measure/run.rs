@@ -17,6 +17,7 @@ use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{self, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
 use crate::measure::plan::{DeviceRates, Plan, Shard};
+use crate::named_enum;
 use crate::stats::median;
 use crate::units::{Hertz, Seconds};
 use prepare::prepare;

@@ -2,6 +2,7 @@
 
 use crate::framework::{Framework, Kind};
 use crate::gpu::Generation;
+use crate::toml_text::built_in;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -32,7 +33,7 @@ struct File {
     elsewhere: BTreeMap<Kind, Order>,
 }
 
-static FILE: LazyLock<File> = built_in!("data/layouts.toml");
+static FILE: LazyLock<File> = LazyLock::new(|| built_in(&shapewise_data::LAYOUTS));
 
 impl Order {
     /// That of a kind of step; `None` if no pairs of layouts were measured.

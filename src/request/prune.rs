@@ -5,10 +5,7 @@ use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::prune::{Choice, Score, Target};
 use crate::request::{ArchitectureRequest, Sizes, WorkloadRequest};
-use serde::de::{Deserialize, Deserializer, Error as _};
-use utoipa::openapi::schema::Type;
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 /// What an existing model loses to meet targets, at the least expected damage.
 #[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]
@@ -51,23 +48,3 @@ impl PruneRequest {
         Ok(model.on(gpu, &workload))
     }
 }
-
-impl<'de> Deserialize<'de> for Target {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let read = String::deserialize(deserializer)?.parse();
-        read.map_err(|_| D::Error::custom(format!("expected {}", Self::ALLOWED)))
-    }
-}
-
-impl PartialSchema for Target {
-    fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .pattern(Some("^[0-9]+(\\.[0-9]+)?x-(latency|memory|throughput)$"))
-            .description(Some(Self::ALLOWED))
-            .examples(["0.6x-latency"])
-            .into()
-    }
-}
-
-impl ToSchema for Target {}

@@ -4,6 +4,8 @@ use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::MlpKind;
 use crate::arch::{attention_weights, parameters};
+use crate::named_enum;
+use crate::toml_text::built_in;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -14,7 +16,7 @@ struct Document {
     grid: Vec<Grid>,
 }
 
-static DOCUMENT: LazyLock<Document> = built_in!("data/search-bounds.toml");
+static DOCUMENT: LazyLock<Document> = LazyLock::new(|| built_in(&shapewise_data::SEARCH_BOUNDS));
 
 /// One bounded quantity.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,6 +1,7 @@
 //! What a search varies only where it is asked to.
 
 use crate::arch::Dimension;
+use crate::named_enum;
 
 named_enum! {
     /// What else a search may vary.

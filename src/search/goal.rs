@@ -7,6 +7,7 @@ use crate::arch::Architecture;
 use crate::error::{Error, Result};
 use crate::loss::law::{Law, Size};
 use crate::loss::{DRAWS, Ensemble, Evidence, Model, Profile, Reason, TIED};
+use crate::named_enum;
 use crate::random::{Random, fnv1a};
 use crate::search::{Request, Served};
 use crate::stats::NORMAL_90;

@@ -56,6 +56,7 @@ use crate::arch::Workload;
 use crate::error::Error;
 use crate::error::Result;
 use crate::loss::Comparison;
+use crate::named_enum;
 use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;

@@ -5,6 +5,7 @@ use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
 use crate::arch::parameters;
+use crate::named_enum;
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
 

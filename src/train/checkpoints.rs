@@ -7,7 +7,6 @@ use crate::regressor::net::Net;
 use crate::train::events::Event;
 use crate::train::fit::{Backend, Computer};
 use crate::train::options::Options;
-use crate::train::recipe::Recipe;
 use std::path::PathBuf;
 
 /// One run as the sub-models see it.
@@ -45,7 +44,7 @@ impl Run<'_> {
 pub(super) fn fingerprint(rows: &[Row], options: &Options) -> String {
     let run = serde_json::json!({
         "rows": digest(rows),
-        "recipes": Recipe::SHIPPED,
+        "recipes": shapewise_data::STACKS.text,
         "base": options.base.as_ref().map(|base| &base.card),
         "gpu": options.gpu,
         "across": options.across,

@@ -2,10 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::families::{Family, Variant};
+use crate::named_enum;
 use crate::ops::Dtype;
 use crate::regressor::artifact::Waves;
 use crate::toml_text;
 use serde::Deserialize;
+use shapewise_data::STACKS;
 use std::collections::BTreeMap;
 
 named_enum! {
@@ -100,9 +102,6 @@ impl TryFrom<RecipeFields> for Recipe {
 }
 
 impl Recipe {
-    /// The recipes this build ships, as text.
-    pub const SHIPPED: &str = include_str!("../../data/stacks.toml");
-
     /// The auxiliary tables as `(gpu, stack)`.
     pub fn auxiliary(&self) -> impl Iterator<Item = (&str, &str)> {
         self.auxiliary.iter().filter_map(|table| table.split_once(" / "))
@@ -116,7 +115,7 @@ impl Recipe {
 
     /// The recipes this build ships, in the order of their preference.
     pub fn shipped() -> Result<Vec<Self>> {
-        Self::parse(Self::SHIPPED, "data/stacks.toml")
+        Self::parse(STACKS.text, STACKS.place)
     }
 
     /// Reads recipes; `place` names the file in messages.

@@ -12,8 +12,12 @@ fn tables() -> BTreeMap<String, Table> {
     toml::from_str(include_str!("../boundaries.toml")).unwrap()
 }
 
-fn imports() -> Table {
-    tables().remove("imports").unwrap()
+/// The packages with modules: the folder of `lib.rs` and the table of their imports.
+const PACKAGES: [(&str, &str); 2] = [("src/core", "core"), ("src", "imports")];
+
+/// What the modules of each package may import from it; what comes from other packages is in its manifest.
+fn imports() -> [(&'static str, Table); 2] {
+    PACKAGES.map(|(folder, name)| (folder, tables().remove(name).unwrap()))
 }
 
 fn crates() -> Table {
@@ -32,7 +36,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
 /// The top-level module that a file below `src` belongs to; `None` for `lib.rs`, which only lists them, and for
 /// `maintain`, a package with a manifest of its own.
 fn module(file: &str) -> Option<&str> {
-    let inside = file.strip_prefix("src/")?;
+    let inside = file.strip_prefix("src/core/").or_else(|| file.strip_prefix("src/"))?;
     let name = inside.split('/').next()?.trim_end_matches(".rs");
     (!["lib", "maintain"].contains(&name)).then_some(name)
 }
@@ -71,10 +75,11 @@ fn after<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
 }
 
 /// Every import that the table forbids, as `file: what is wrong`.
-fn forbidden_imports(file: &str, text: &str, table: &Table) -> Vec<String> {
+fn forbidden_imports(file: &str, text: &str, imports: &[(&str, Table)]) -> Vec<String> {
     let Some(module) = module(file) else {
         return Vec::new();
     };
+    let (_, table) = imports.iter().find(|(folder, _)| file.starts_with(folder)).unwrap();
     let Some(allowed) = table.get(module) else {
         return vec![format!("{file}: `{module}` has no row in the import table")];
     };
@@ -178,49 +183,54 @@ fn hold(check: impl Fn(&str, &str) -> Vec<String>) {
 
 #[test]
 fn modules_import_only_what_the_table_allows() {
-    let table = imports();
-    hold(|file, text| forbidden_imports(file, text, &table));
+    let imports = imports();
+    hold(|file, text| forbidden_imports(file, text, &imports));
 }
 
-/// The module that a line of `src/lib.rs` declares.
+/// The module that a line of a `lib.rs` declares.
 fn declared(line: &str) -> Option<&str> {
     let line = line.strip_prefix("pub ").unwrap_or(line);
     line.strip_prefix("mod ")?.strip_suffix(';')
 }
 
 #[test]
-fn the_table_has_a_row_for_every_module_and_no_other() {
-    let lib = text_of("src/lib.rs");
-    let mut modules: Vec<_> = code(&lib).filter_map(declared).collect();
-    modules.push("main");
-    modules.sort_unstable();
-    let table = imports();
-    let rows: Vec<_> = table.keys().map(String::as_str).collect();
-    assert_eq!(
-        rows, modules,
-        "rows of tests/boundaries.toml against modules of src/lib.rs"
-    );
-    for (module, allowed) in &table {
-        for name in allowed {
-            assert!(
-                table.contains_key(name) && name != "main",
-                "the row of `{module}` allows `{name}`, which is no module"
-            );
+fn the_tables_have_a_row_for_every_module_and_no_other() {
+    for (folder, table) in imports() {
+        let lib = text_of(&format!("{folder}/lib.rs"));
+        let mut modules: Vec<_> = code(&lib).filter_map(declared).collect();
+        if folder == "src" {
+            modules.push("main");
+        }
+        modules.sort_unstable();
+        let rows: Vec<_> = table.keys().map(String::as_str).collect();
+        assert_eq!(
+            rows, modules,
+            "rows of tests/boundaries.toml against modules of {folder}/lib.rs"
+        );
+        for (module, allowed) in &table {
+            for name in allowed {
+                assert!(
+                    table.contains_key(name) && name != "main",
+                    "the row of `{module}` allows `{name}`, which is no module"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn nothing_imports_what_stands_below_it() {
-    let lib = text_of("src/lib.rs");
-    let order: Vec<_> = code(&lib).filter_map(declared).collect();
-    let place = |name: &str| order.iter().position(|module| *module == name);
-    for (module, allowed) in imports() {
-        for name in allowed.iter().filter(|_| module != "main") {
-            assert!(
-                place(name) < place(&module),
-                "src/lib.rs lists `{name}` below `{module}`, which imports it"
-            );
+    for (folder, table) in imports() {
+        let lib = text_of(&format!("{folder}/lib.rs"));
+        let order: Vec<_> = code(&lib).filter_map(declared).collect();
+        let place = |name: &str| order.iter().position(|module| *module == name);
+        for (module, allowed) in table {
+            for name in allowed.iter().filter(|_| module != "main") {
+                assert!(
+                    place(name) < place(&module),
+                    "{folder}/lib.rs lists `{name}` below `{module}`, which imports it"
+                );
+            }
         }
     }
 }
@@ -228,7 +238,8 @@ fn nothing_imports_what_stands_below_it() {
 #[test]
 fn foreign_crates_stay_behind_their_modules() {
     let table = crates();
-    let manifest = text_of("Cargo.toml").replace('-', "_");
+    let manifests = [text_of("Cargo.toml"), text_of("src/core/Cargo.toml")];
+    let manifest = manifests.concat().replace('-', "_");
     for name in table.keys() {
         let line = format!("{name} = ");
         let known = manifest.lines().any(|entry| entry.starts_with(&line));
@@ -264,18 +275,15 @@ fn no_lint_is_silenced_without_a_reason() {
 #[test]
 fn the_code_map_names_every_module() {
     let document = text_of("ARCHITECTURE.md");
-    for name in imports().keys().filter(|name| *name != "main") {
-        let file = format!("`src/{name}.rs`");
-        let folder = format!("`src/{name}/`");
-        let place = if root().join("src").join(name).is_dir() {
-            folder
-        } else {
-            file
-        };
-        assert!(
-            document.contains(&format!("| {place} |")),
-            "the code map has no line for {place}"
-        );
+    for (package, table) in imports() {
+        for name in table.keys().filter(|name| *name != "main") {
+            let folder = root().join(package).join(name).is_dir();
+            let place = format!("`{package}/{name}{}`", if folder { "/" } else { ".rs" });
+            assert!(
+                document.contains(&format!("| {place} |")),
+                "the code map has no line for {place}"
+            );
+        }
     }
 }
 
@@ -303,15 +311,15 @@ fn documents_name_the_schema_numbers_of_the_code() {
 #[test]
 fn the_checks_find_what_they_look_for() {
     let (imports, crates) = (imports(), crates());
-    for source in [
-        "use crate::train::Event;",
-        "fn f() { crate::dataset::read(path) }",
-        "pub use super::cli::run;",
-        "use crate::{train, units};",
+    for (file, source) in [
+        ("src/core/predict/fake.rs", "use crate::sweep::Range;"),
+        ("src/core/predict/fake.rs", "use crate::{check, units};"),
+        ("src/search/fake.rs", "fn f() { crate::dataset::read(path) }"),
+        ("src/report/fake.rs", "pub use super::cli::run;"),
     ] {
-        let found = forbidden_imports("src/predict/fake.rs", source, &imports);
+        let found = forbidden_imports(file, source, &imports);
         assert_eq!(found.len(), 1, "{source}: {found:?}");
-        assert!(found[0].starts_with("src/predict/fake.rs: "), "{found:?}");
+        assert!(found[0].starts_with(&format!("{file}: ")), "{found:?}");
     }
     let found = forbidden_imports("src/newcomer.rs", "", &imports);
     assert!(found[0].contains("no row"), "{found:?}");
@@ -320,7 +328,7 @@ fn the_checks_find_what_they_look_for() {
         "// crate::train is not for us",
         "use super::step::{a, b};",
     ] {
-        let found = forbidden_imports("src/predict/fake.rs", source, &imports);
+        let found = forbidden_imports("src/core/predict/fake.rs", source, &imports);
         assert!(found.is_empty(), "{source}: {found:?}");
     }
     assert_eq!(

@@ -147,17 +147,26 @@ fn every_need_is_explained_where_tests_are_run() {
     }
 }
 
-/// What the program is built from must be in the package.
+/// What the program is built from must be in the packages.
 #[test]
-fn the_package_holds_what_is_built_in() {
-    let manifest = text_of("Cargo.toml");
-    for folder in ["src", "data", "kernels", "examples"] {
+fn the_packages_hold_what_is_built_in() {
+    let embedding = text_of("data/data.rs");
+    let paths = embedding
+        .split('"')
+        .filter_map(|text| text.trim_start_matches("$CARGO_MANIFEST_DIR/").split('/').next());
+    let is_folder = |name: &&str| !name.is_empty() && root().join("data").join(name).is_dir();
+    let embedded: Vec<_> = paths.filter(is_folder).map(|folder| ("data", folder)).collect();
+    assert!(embedded.len() >= 6, "{embedded:?}");
+    let own = ["src", "kernels", "examples"].map(|folder| (".", folder));
+    for (package, folder) in own.into_iter().chain(embedded) {
+        let manifest = text_of(&format!("{package}/Cargo.toml"));
         let line = format!("\"/{folder}\",");
-        assert!(manifest.contains(&line), "include of Cargo.toml lacks {line}");
-        assert!(root().join(folder).is_dir(), "{folder}");
+        assert!(manifest.contains(&line), "include of {package}/Cargo.toml lacks {line}");
+        assert!(root().join(package).join(folder).is_dir(), "{folder}");
     }
     for file in ["LICENSE-APACHE", "LICENSE-MIT", "NOTICE"] {
-        for package in model_packages() {
+        let others = ["data", "src/core"].map(|folder| root().join(folder));
+        for package in model_packages().into_iter().chain(others) {
             let shipped = package.join(file);
             assert_eq!(text_of(file), fs::read_to_string(&shipped).unwrap(), "{shipped:?}");
         }

@@ -15,7 +15,7 @@ const SPARSE = { ...DENSE, kv_heads: 64, kv_lora_rank: 512, experts: 256, top_k:
 const WORK = { mode: "train", tp: 1, cp: 1, pp: 1, dp: 8, ep: 1, vp: 1, expert_tp: 0, zero: 0, seq: 4096, batch: 1, microbatches: 8, recompute: "none", recompute_layers: 0, offload: "none", dtype: "bf16", recipe: "tensorwise", kv_cache_dtype: "bf16" };
 
 /** Every recipe of the program. */
-const RECIPES = [.../ Recipe \{(.*?)\n    \}/s.exec(file("../../src/arch/workload.rs"))[1].matchAll(/ = "(\w+)"/g)].map(([, name]) => name);
+const RECIPES = [.../ Recipe \{(.*?)\n    \}/s.exec(file("../../src/core/arch/workload.rs"))[1].matchAll(/ = "(\w+)"/g)].map(([, name]) => name);
 
 /** Every value of every field by itself, of training and of serving. */
 const VARIED = {

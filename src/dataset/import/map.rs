@@ -11,14 +11,12 @@ use crate::gpu::Gpu;
 use crate::ops::{Dimension, Domain, Op, OpKind, Value};
 use crate::toml_text;
 use crate::units::Seconds;
-use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde_json::Value as Json;
+use shapewise_data::IMPORTS;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
-
-static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/imports");
 
 /// What one source publishes.
 #[derive(Deserialize)]
@@ -168,7 +166,7 @@ type Field = Of<Result<Value, Reason>>;
 
 /// The maps of all sources, by name.
 pub(super) static MAPS: LazyLock<BTreeMap<&str, Map>> = LazyLock::new(|| {
-    let maps = FILES.files().map(|file| {
+    let maps = IMPORTS.files().map(|file| {
         let name = file
             .path()
             .file_stem()

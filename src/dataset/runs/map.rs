@@ -12,13 +12,11 @@ use crate::dataset::formula::{Cells as CellsOf, Columns, Of, matches, text};
 use crate::error::Error;
 use crate::stats::median;
 use crate::toml_text;
-use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde_json::{Map as Object, Value};
+use shapewise_data::RUNS;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
-
-static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/runs");
 
 /// What the names of a row are set to.
 pub(in crate::dataset) type Values = Object<String, Value>;
@@ -76,7 +74,7 @@ struct Step {
 }
 
 static MAPS: LazyLock<BTreeMap<&str, Map>> = LazyLock::new(|| {
-    let maps = FILES.files().map(|file| {
+    let maps = RUNS.files().map(|file| {
         let name = file.path().file_stem().and_then(|stem| stem.to_str());
         let text = file.contents_utf8().expect("a text");
         let raw = toml_text::parse(text, &file.path().display().to_string());

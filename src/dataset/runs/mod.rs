@@ -18,6 +18,7 @@ use super::{Filter, Skipped};
 use crate::arch::{Architecture, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuCatalog};
+use crate::named_enum;
 use crate::units::{BytesPerSecond, Seconds};
 use std::borrow::Cow;
 use std::path::Path;

@@ -18,6 +18,7 @@ use super::schema;
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
+use crate::named_enum;
 use crate::ops::Op;
 use crate::stats::{median, quantile};
 use crate::units::Seconds;

@@ -47,7 +47,7 @@ These figures were chosen by looking at the rows that the errors above count, so
 
 * The interval of a sub-model is calibrated on its held-out rows: 90 % of them are inside by construction.
 * `data/alignment.toml`: the widths and additions for misaligned sizes follow from our own rows, which the shipped nets saw.
-* The share of the bandwidth that attention reaches where it is not fused (`src/predict/assume.rs`) was solved from one run.
+* The share of the bandwidth that attention reaches where it is not fused (`src/core/predict/assume.rs`) was solved from one run.
 * The fade of attention beyond the longest runs, the 3.3 ms that a decoding step of vLLM takes at least, the 75 us of a
   collective over nodes and the 35 % for nodes that no run of a fit reached.
 * The half width of `unknown-server`.

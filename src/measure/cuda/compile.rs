@@ -2,6 +2,7 @@
 
 use super::libraries::Library;
 use crate::error::{Error, Result};
+use crate::named_enum;
 use crate::ops::Dtype;
 use cudarc::nvrtc::{result, sys};
 use std::ffi::{CStr, CString};

@@ -4,28 +4,27 @@
 use super::Plan;
 use crate::error::{Error, Result, read_text};
 use crate::toml_text;
+use shapewise_data::PLANS;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// The built-in plans by name.
-pub const BUILT_IN: [(&str, &str); 7] = [
-    ("quick", include_str!("../../../data/plans/quick.toml")),
-    ("standard", include_str!("../../../data/plans/standard.toml")),
-    ("full", include_str!("../../../data/plans/full.toml")),
-    ("training", include_str!("../../../data/plans/training.toml")),
-    ("attention", include_str!("../../../data/plans/attention.toml")),
-    ("gaps", include_str!("../../../data/plans/gaps.toml")),
-    ("steps", include_str!("../../../data/plans/steps.toml")),
-];
+/// The built-in plans.
+const BUILT_IN: [&str; 7] = ["quick", "standard", "full", "training", "attention", "gaps", "steps"];
+
+/// The text of the built-in plan of this name.
+fn built_in(name: &str) -> Option<&'static str> {
+    let file = PLANS.get_file(format!("{name}.toml"));
+    file.and_then(|file| file.contents_utf8())
+}
 
 /// The plan of this name, else that of the file.
 pub fn find(name: &str) -> Result<Plan> {
-    if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+    if let Some(text) = built_in(name) {
         return parse(text, &format!("data/plans/{name}.toml"));
     }
     let path = Path::new(name);
     if !path.is_file() {
-        let names = BUILT_IN.map(|(name, _)| name).join(", ");
+        let names = BUILT_IN.join(", ");
         let allowed = format!("{names}, or the path of a plan file");
         return Err(Error::field("command line", "--plan", format!("`{name}`"), &allowed));
     }
@@ -119,13 +118,13 @@ mod tests {
     use std::time::Duration;
 
     fn quick() -> &'static str {
-        BUILT_IN[0].1
+        built_in("quick").unwrap()
     }
 
     #[test]
     fn every_built_in_plan_is_read_and_says_its_name() {
         let budgets = [120, 300, 540, 540, 540, 120, 600].map(Duration::from_secs);
-        for ((name, _), budget) in BUILT_IN.into_iter().zip(budgets) {
+        for (name, budget) in BUILT_IN.into_iter().zip(budgets) {
             let plan = find(name).unwrap();
             assert_eq!((plan.name.as_str(), plan.budget), (name, budget));
         }

@@ -23,6 +23,7 @@ use super::device::Case;
 use super::stopping::Limits;
 use crate::dataset::{Row, is_own_kernel};
 use crate::error::{Error, Result};
+use crate::named_enum;
 use crate::ops::{Attention, Dtype, Gemm, Layout, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, Seconds, duration};

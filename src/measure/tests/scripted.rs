@@ -10,6 +10,7 @@ use crate::measure::device::{
     Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step,
 };
 use crate::measure::path::{KernelPath, Refusals};
+use crate::named_enum;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::random::{Random, fnv1a};
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};

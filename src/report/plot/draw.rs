@@ -37,9 +37,6 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// Widths are measured with this font, and PNGs are written in it; viewers of SVGs take their own.
-static FONT: &[u8] = include_bytes!("../../../data/fonts/DejaVuSans-subset.ttf");
-
 pub(super) type Fails = Box<dyn Error + Send + Sync>;
 pub(super) type Done = Result<(), Fails>;
 
@@ -61,7 +58,7 @@ where
     pub(super) fn new(root: &'a DrawingArea<DB, Shift>, scale: i32, sink: f64) -> Self {
         static REGISTERED: Once = Once::new();
         REGISTERED.call_once(|| {
-            let registered = register_font(FAMILY, FontStyle::Normal, FONT);
+            let registered = register_font(FAMILY, FontStyle::Normal, shapewise_data::FONT);
             assert!(registered.is_ok(), "a test draws with the embedded font");
         });
         let width = root.dim_in_pixel().0 as i32 / scale;

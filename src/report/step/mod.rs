@@ -8,6 +8,7 @@ use crate::arch::{
 };
 use crate::error::Result;
 use crate::framework::{Fit, FitGroup, Framework, Gap, Subject};
+use crate::named_enum;
 use crate::ops::Op;
 use crate::plan::Remedy;
 use crate::predict::Predictor;

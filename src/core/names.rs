@@ -39,6 +39,22 @@ macro_rules! named_enum {
             }
         }
 
+        $crate::option_values! { $name { $($variant = [$($alias),*]),+ } }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+/// The values of an option of the command line, where this package knows options.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(feature = "clap")]
+macro_rules! option_values {
+    ($name:ident { $($variant:ident = [$($alias:tt),*]),+ }) => {
         impl clap::ValueEnum for $name {
             fn value_variants<'a>() -> &'a [Self] {
                 &Self::ALL
@@ -52,13 +68,14 @@ macro_rules! named_enum {
                 Some(value.aliases(aliases.iter().copied()))
             }
         }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.name())
-            }
-        }
     };
+}
+
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(feature = "clap"))]
+macro_rules! option_values {
+    ($($values:tt)*) => {};
 }
 
 /// How many near matches an unknown name is answered with.

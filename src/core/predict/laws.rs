@@ -10,6 +10,7 @@ use crate::predict::assume;
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::predict::log_log::LogLog;
 use crate::stats::quadrature;
+use crate::toml_text::built_in;
 use crate::units::{BytesPerSecond, Seconds};
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -65,7 +66,7 @@ struct Document {
     law: Vec<Law>,
 }
 
-static DOCUMENT: LazyLock<Document> = built_in!("data/memory.toml");
+static DOCUMENT: LazyLock<Document> = LazyLock::new(|| built_in(&shapewise_data::MEMORY));
 
 /// By width of the elements, pass, kernel and provider.
 type Table = [[[[Option<Near>; 2]; Pass::ALL.len()]; MemoryKind::ALL.len()]; Provider::ALL.len()];

@@ -13,6 +13,7 @@ use crate::units::Seconds;
 /// memo grows with each new operator, and belongs to one thread.
 ///
 /// ```
+/// # use shapewise_core as shapewise;
 /// use shapewise::arch::{Architecture, Workload};
 /// use shapewise::gpu::Gpu;
 /// use shapewise::predict::{Predictor, memo::Memo};

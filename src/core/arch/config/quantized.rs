@@ -9,6 +9,7 @@ use super::super::params::rank_linears;
 use super::super::step::Role;
 use super::super::stored::{Packing, Part, Stored};
 use crate::ops::Dtype;
+use crate::toml_text::built_in;
 use regex_lite::Regex;
 use rustc_hash::FxHashSet;
 use serde_json::{Map, Value};
@@ -63,7 +64,7 @@ const INT8_ROWS: Format = Format::new(Dtype::W8a16, 8, 0, 16);
 pub(super) const EXPERT_DTYPE: &str = "expert_dtype";
 
 /// Modules of each linear map as checkpoints name them, the layer being left out: alternatives of each.
-static MODULES: LazyLock<BTreeMap<String, Vec<Vec<String>>>> = built_in!("data/hf-modules.toml");
+static MODULES: LazyLock<BTreeMap<String, Vec<Vec<String>>>> = LazyLock::new(|| built_in(&shapewise_data::HF_MODULES));
 
 /// Where the packed parts of this architecture are, as a `quantization_config` says; `None` if it says nothing that is known.
 pub(super) fn read(config: &Value, arch: &Architecture) -> Option<Stored> {

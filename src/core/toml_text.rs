@@ -13,16 +13,13 @@ pub fn parse<T: DeserializeOwned>(text: &str, place: &str) -> Result<T> {
     })
 }
 
-/// A file of `data/`, compiled in and read when it is first asked for.
+/// Reads a file of `data/`.
 ///
-/// Panics there if it isn't a document of its type, which a test of every user rules out.
-macro_rules! built_in {
-    ($path:literal) => {
-        std::sync::LazyLock::new(|| {
-            let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $path));
-            crate::toml_text::parse(text, $path).expect("a file that tests read")
-        })
-    };
+/// # Panics
+///
+/// If it isn't a document of this type, which a test of every caller rules out.
+pub fn built_in<T: DeserializeOwned>(file: &shapewise_data::File) -> T {
+    parse(file.text, file.place).expect("a file that tests read")
 }
 
 #[cfg(test)]

@@ -106,6 +106,7 @@ impl Check {
 /// Fails where architecture or workload is impossible; a tensor-parallel split that does not run is a finding.
 ///
 /// ```
+/// # use shapewise_core as shapewise;
 /// use shapewise::arch::{Architecture, Workload};
 /// use shapewise::check::check;
 /// use shapewise::gpu::Gpu;

@@ -8,12 +8,13 @@ use super::moe::Experts;
 use super::varied::Varied;
 use super::window::Slides;
 use crate::error::Result;
+use crate::toml_text::built_in;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-static TABLE: LazyLock<Table> = built_in!("data/hf-types.toml");
+static TABLE: LazyLock<Table> = LazyLock::new(|| built_in(&shapewise_data::HF_TYPES));
 
 /// What is known of all types.
 pub(super) fn table() -> &'static Table {

@@ -5,15 +5,13 @@ use crate::error::{Error, Result};
 use crate::names;
 use crate::names::key;
 use crate::toml_text;
-use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use serde_json::Value;
+use shapewise_data::ARCHITECTURES;
 use std::sync::{LazyLock, OnceLock};
 
-static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/architectures");
-
 /// What the names of checkpoints add.
-static NAMES: LazyLock<Names> = built_in!("data/checkpoint-names.toml");
+static NAMES: LazyLock<Names> = LazyLock::new(|| toml_text::built_in(&shapewise_data::CHECKPOINT_NAMES));
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,7 +97,7 @@ impl Preset {
     pub fn all() -> &'static [Self] {
         static ALL: OnceLock<Vec<Preset>> = OnceLock::new();
         ALL.get_or_init(|| {
-            let mut presets: Vec<Self> = FILES
+            let mut presets: Vec<Self> = ARCHITECTURES
                 .files()
                 .map(|file| {
                     let place = file.path().display().to_string();
@@ -250,7 +248,7 @@ mod tests {
     #[test]
     fn every_preset_loads_and_has_its_published_number_of_parameters() {
         let mut wrong = Vec::new();
-        for file in FILES.files() {
+        for file in ARCHITECTURES.files() {
             let place = file.path().display().to_string();
             let preset = Preset::from_toml(file.contents_utf8().unwrap(), &place).unwrap();
             let arch = &preset.architecture;
@@ -274,7 +272,7 @@ mod tests {
 
     #[test]
     fn names_that_people_type_are_found_and_others_get_neighbours() {
-        for line in include_str!("../../tests/model-names.txt").lines() {
+        for line in include_str!("../../../tests/model-names.txt").lines() {
             let (preset, names) = line.split_once(": ").unwrap();
             for name in names.split(' ') {
                 let found = Preset::find(name).ok().map(|found| &*found.architecture.name);

@@ -3,11 +3,9 @@
 use super::{Figure, Gpu, Vendor, quoted, spelling};
 use crate::error::{Error, Result};
 use crate::toml_text;
-use include_dir::{Dir, include_dir};
 use serde::de::DeserializeOwned;
+use shapewise_data::GPUS;
 use std::collections::{BTreeMap, HashMap};
-
-pub(super) static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/gpus");
 
 /// Every figure a GPU file may hold: key, least and greatest value, whether it must be there.
 ///
@@ -109,7 +107,7 @@ impl Gpu {
 
     /// The built-in GPU that a file takes its other figures from.
     fn base(name: &str, place: &str) -> Result<Self> {
-        let file = FILES.get_file(format!("{name}.toml"));
+        let file = GPUS.get_file(format!("{name}.toml"));
         let text = file.and_then(|file| file.contents_utf8());
         let table: Option<toml::Table> = text.map(|text| toml_text::parse(text, name)).transpose()?;
         match table {
@@ -162,7 +160,7 @@ impl Gpu {
 
 /// The embedded files: path and text.
 pub(super) fn embedded() -> impl Iterator<Item = (String, &'static str)> {
-    FILES.files().map(|file| {
+    GPUS.files().map(|file| {
         let text = file
             .contents_utf8()
             .expect("GPU files are UTF-8; a test loads them all");

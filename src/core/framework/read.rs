@@ -5,12 +5,10 @@ use crate::arch::{Dimension, Mode, Practice};
 use crate::error::{Error, Result};
 use crate::gpu::{Generation, Gpu};
 use crate::toml_text;
-use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
+use shapewise_data::FRAMEWORKS;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-
-static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/data/frameworks");
 
 /// A framework as its file has it.
 #[derive(Serialize, Deserialize)]
@@ -63,7 +61,7 @@ struct File {
 pub(super) fn all() -> &'static [Framework] {
     static ALL: OnceLock<Vec<Framework>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let mut names: Vec<_> = FILES.files().map(|file| file.path().to_owned()).collect();
+        let mut names: Vec<_> = FRAMEWORKS.files().map(|file| file.path().to_owned()).collect();
         names.sort();
         let read = names.iter().map(|path| {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -76,7 +74,7 @@ pub(super) fn all() -> &'static [Framework] {
 /// The embedded framework of this name, and those it inherits from.
 pub(super) fn embedded(name: &str) -> Result<Framework> {
     let path = format!("{name}.toml");
-    let file = FILES.get_file(&path);
+    let file = FRAMEWORKS.get_file(&path);
     let text = file
         .and_then(|file| file.contents_utf8())
         .ok_or_else(|| Error::bad_input(format!("data/frameworks/{path}: there is no such file")))?;

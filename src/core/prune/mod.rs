@@ -13,10 +13,11 @@ use crate::predict::Predictor;
 use crate::predict::memo::Memo;
 use crate::predict::step::{StepEstimate, estimate_step};
 use crate::units::{Bytes, Seconds};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use std::fmt;
 use std::str::FromStr;
-use utoipa::ToSchema;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, schema::Type};
+use utoipa::{PartialSchema, ToSchema};
 
 named_enum! {
     /// What a target is of.
@@ -83,6 +84,26 @@ impl FromStr for Target {
         read().ok_or_else(|| format!("allowed: {}", Self::ALLOWED))
     }
 }
+
+impl<'de> Deserialize<'de> for Target {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = String::deserialize(deserializer)?.parse();
+        read.map_err(|_| de::Error::custom(format!("expected {}", Self::ALLOWED)))
+    }
+}
+
+impl PartialSchema for Target {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[0-9]+(\\.[0-9]+)?x-(latency|memory|throughput)$"))
+            .description(Some(Self::ALLOWED))
+            .examples(["0.6x-latency"])
+            .into()
+    }
+}
+
+impl ToSchema for Target {}
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,6 +11,7 @@ use crate::predict::library;
 use crate::predict::log_log::LogLog;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
+use crate::toml_text::built_in;
 use crate::units::{FlopsPerSecond, Seconds};
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -345,7 +346,7 @@ struct Sparse {
     submodel: Vec<SparseEntry>,
 }
 
-static SPARSE: LazyLock<Sparse> = built_in!("data/sparse.toml");
+static SPARSE: LazyLock<Sparse> = LazyLock::new(|| built_in(&shapewise_data::SPARSE));
 
 /// Which GPU knows the odd sizes of a maker's GPUs.
 #[derive(Deserialize)]
@@ -453,7 +454,7 @@ fn place([m, n, k]: [bool; 3]) -> usize {
     usize::from(m) | usize::from(n) << 1 | usize::from(k) << 2
 }
 
-static ALIGNMENT: LazyLock<Alignment> = built_in!("data/alignment.toml");
+static ALIGNMENT: LazyLock<Alignment> = LazyLock::new(|| built_in(&shapewise_data::ALIGNMENT));
 
 /// The sub-model that saw odd sizes and batches, for this maker and generation, as `data/alignment.toml` says.
 pub fn alignment(

@@ -216,7 +216,7 @@ impl Dimension {
 
     /// The ends of its range, for loops over millions of shapes.
     #[inline]
-    pub(crate) fn limits(self) -> [u64; 2] {
+    pub fn limits(self) -> [u64; 2] {
         let entry = self.entry();
         [entry.least, entry.most]
     }

@@ -347,12 +347,16 @@ fn spelling(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::read::{FIGURES, FILES, NAME, embedded, load, number};
+    use super::read::{FIGURES, NAME, embedded, load, number};
     use super::*;
 
     /// The H200 file, to be broken in one place.
     fn h200() -> &'static str {
-        FILES.get_file("h200.toml").unwrap().contents_utf8().unwrap()
+        shapewise_data::GPUS
+            .get_file("h200.toml")
+            .unwrap()
+            .contents_utf8()
+            .unwrap()
     }
 
     /// The message for the H200 file with one text replaced.
@@ -369,7 +373,7 @@ mod tests {
     #[test]
     fn every_embedded_file_loads_and_every_gpu_is_there() {
         let gpus = load(embedded()).unwrap();
-        assert_eq!(gpus.len(), FILES.files().count());
+        assert_eq!(gpus.len(), shapewise_data::GPUS.files().count());
         assert_eq!(Gpu::all().len(), gpus.len());
     }
 
@@ -506,7 +510,7 @@ mod tests {
 
     #[test]
     fn the_readme_states_the_range_of_every_figure() {
-        let readme = include_str!("../../data/README.md");
+        let readme = include_str!("../../../data/README.md");
         for (key, least, greatest, _) in FIGURES {
             let named = quoted(key);
             let range = format!("| {} to {} |", number(*least), number(*greatest));

@@ -7,6 +7,7 @@ use super::layer::{Linear, Shards, StageLayers};
 use super::params::{rank_expert_parameters, rank_linears, rank_parameters};
 use super::stored::Packing;
 use super::{Architecture, MlpKind, Role, Workload};
+use crate::toml_text::built_in;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +47,7 @@ struct Base {
     _source: String,
 }
 
-static BASES: LazyLock<BTreeMap<BaseDtype, Base>> = built_in!("data/adapters.toml");
+static BASES: LazyLock<BTreeMap<BaseDtype, Base>> = LazyLock::new(|| built_in(&shapewise_data::ADAPTERS));
 
 /// Which linear maps have adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

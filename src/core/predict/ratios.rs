@@ -8,6 +8,7 @@ use crate::gpu::{Generation, Gpu, Vendor};
 use crate::ops::{Attention, Pass};
 use crate::predict::log_log::LogLog;
 use crate::stats::quadrature;
+use crate::toml_text::built_in;
 use crate::units::Seconds;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -105,7 +106,7 @@ struct Document {
     curve: Vec<Curve>,
 }
 
-static DOCUMENT: LazyLock<Document> = built_in!("data/attention.toml");
+static DOCUMENT: LazyLock<Document> = LazyLock::new(|| built_in(&shapewise_data::ATTENTION));
 
 /// How the time of one kernel becomes that of another.
 #[derive(Clone, Copy, Debug)]

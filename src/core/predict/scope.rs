@@ -4,6 +4,7 @@ use crate::families::{Family, Variant};
 use crate::framework::Engine;
 use crate::gpu::Generation;
 use crate::ops::{Dtype, Op};
+use crate::toml_text::built_in;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -64,7 +65,7 @@ struct OtherStacks {
     entry: Vec<OtherStack>,
 }
 
-static OTHER_STACKS: LazyLock<OtherStacks> = built_in!("data/other_stacks.toml");
+static OTHER_STACKS: LazyLock<OtherStacks> = LazyLock::new(|| built_in(&shapewise_data::OTHER_STACKS));
 
 /// The half width that another stack of the GPU adds to an answer, or an engine whose kernels were not timed; `None` if
 /// `data/other_stacks.toml` has no entry.

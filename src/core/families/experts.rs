@@ -52,7 +52,7 @@ pub(super) struct Tuned {
 fn tuned_files() -> &'static [Tuned] {
     static FILES: OnceLock<Vec<Tuned>> = OnceLock::new();
     FILES.get_or_init(|| {
-        let text = include_str!("../../data/fused-moe-tiles.csv");
+        let text = shapewise_data::FUSED_MOE_TILES.text;
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines.filter_map(tuned_file).collect()
     })
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn every_line_of_tuned_tiles_is_read_in_order_and_of_a_known_gpu() {
-        let text = include_str!("../../data/fused-moe-tiles.csv");
+        let text = shapewise_data::FUSED_MOE_TILES.text;
         let lines = text.lines().filter(|line| !line.starts_with('#')).count();
         let files = tuned_files();
         assert_eq!(files.len(), lines);
