@@ -178,6 +178,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Whether a field says more than its absence would: it is neither `null`, false, 0 nor empty.
+    pub fn is_on(&mut self, key: &'static str) -> bool {
+        self.get(key).is_some_and(|value| !kinds::says_nothing(value))
+    }
+
     /// A required string.
     pub fn word(&mut self, key: &'static str) -> Result<&'a str> {
         match self.get(key).and_then(Value::as_str) {
@@ -253,7 +258,7 @@ impl<'a> Fields<'a> {
     /// Fields whose effect is not modelled: absent, null, false, 0 and empty are fine, all else is refused in the end.
     pub fn unsupported(&mut self, keys: &'static [String]) {
         for key in keys {
-            if self.get(key).is_some_and(|value| !kinds::says_nothing(value)) {
+            if self.is_on(key) {
                 self.on.push(key);
             }
         }

@@ -156,7 +156,7 @@ fn read_text_model(model_type: &str, mut fields: Fields<'_>) -> Result<Architect
     let Some(row) = table().find(model_type) else {
         return unknown(model_type, &fields);
     };
-    let row = table().variant(row, &mut fields)?;
+    let row = table().variant(row, &mut fields);
     let whole = fields.flattened(&row.parts)?;
     let mut fields = match &whole {
         Some(object) => fields.over(object),

@@ -193,8 +193,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
     varied::read(row, fields, &mut arch)?;
     further::read(row, fields, &mut arch)?;
     for (key, what) in row.left_out.iter().chain(&table().lists.left_out) {
-        let value = fields.value(key);
-        if value.is_some_and(|value| value.as_u64().is_some_and(|n| n > 0) || value == true) {
+        if fields.is_on(key) {
             arch.stated.leave_out(what);
         }
     }

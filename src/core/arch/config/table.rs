@@ -236,18 +236,14 @@ impl Table {
     }
 
     /// The row that is read for this one, given the flags of the file.
-    pub fn variant(&'static self, row: &'static Row, fields: &mut Fields<'_>) -> Result<&'static Row> {
+    pub fn variant(&'static self, row: &'static Row, fields: &mut Fields<'_>) -> &'static Row {
         let mut found = row;
         for (flag, variant) in &row.variants {
-            let is_on = match fields.value(flag).is_some_and(serde_json::Value::is_u64) {
-                true => fields.number(flag)? > 0,
-                false => fields.flag(flag, false)?,
-            };
-            if is_on {
+            if fields.is_on(flag) {
                 found = &self.bases[variant];
             }
         }
-        Ok(found)
+        found
     }
 
     /// Why models of this type cannot be timed, if that is known.

@@ -465,7 +465,7 @@ fn a_model_is_named_after_its_folder() {
 }
 
 /// Configs of types and writers that are seldom seen, with the parameters that `transformers` 5.24 builds of them; of Ling what
-/// its cards say, of nemotron-nas what the code of its models says.
+/// its cards say, of nemotron-nas and OpenELM what the code of its models says.
 fn seldom() -> Vec<(u64, Value)> {
     let all = json::parse(include_str!("tests/seldom.json"), "seldom.json");
     serde_json::from_value(all.unwrap()).unwrap()

@@ -18,6 +18,8 @@ pub(super) enum Varied {
     None,
     /// By `block_configs`, an object for each layer (Nemotron Super and Ultra, DeciLM).
     Blocks,
+    /// By lists of the heads of each layer and of its MLP width in hidden sizes (OpenELM).
+    Scaled,
     /// By lists of which layers compress their keys or choose among them (DeepSeek-V4, MiniMax-M3).
     Sparse,
     /// By fields of their own for layers with and without a window, or by lists with an item for each layer.
@@ -84,6 +86,7 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>, arch: &mut Archit
     match &row.kinds {
         Varied::None => Ok(()),
         Varied::Blocks => blocks(fields, arch),
+        Varied::Scaled => scaled(fields, arch),
         Varied::Sparse => sparse(row, fields, arch),
         Varied::Windows(by) => windows(by, &row.window_field, fields, arch),
     }
@@ -238,6 +241,32 @@ fn blocks(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
              replace_with_linear nor sparsify",
         ),
     }
+}
+
+fn scaled(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
+    let unit = fields.number_or("ffn_dim_divisor", 256)?.max(1) as f64;
+    let key = "ffn_multipliers";
+    let multiples = fields.value(key);
+    let mut kinds = Vec::new();
+    // More layers than any architecture may have are refused later.
+    for layer in 0..arch.layers.min(MAX_LAYERS) {
+        let multiple = multiples.and_then(|all| all.get(layer as usize)?.as_f64());
+        let Some(multiple) = multiple.filter(|multiple| (0.0..1e3).contains(multiple)) else {
+            return fields.refuse(key, "the MLP width in hidden sizes of each of num_transformer_layers");
+        };
+        let wanted = multiple * arch.hidden as f64;
+        let nearest = ((wanted / unit + 0.5).floor() * unit).max(unit);
+        // Rounding down takes at most a tenth.
+        let width = if nearest < 0.9 * wanted { nearest + unit } else { nearest };
+        kinds.push(LayerKind {
+            heads: fields.number_of("num_query_heads", layer, 0)?,
+            kv_heads: fields.number_of("num_kv_heads", layer, 0)?,
+            d_ff: width as u64,
+            ..arch.kind()
+        });
+    }
+    arch.set_kinds(kinds);
+    Ok(())
 }
 
 /// The shape of a layer by its object; `None` where that is of no kind that is known.
