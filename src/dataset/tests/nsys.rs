@@ -254,6 +254,13 @@ fn the_gpu_is_the_one_that_ran_the_kernels() {
     two.operator(1, GEMM, &[("nvjet_tst_TNT", 1200)]);
     let kinds = "several kinds of GPU, NVIDIA A100-SXM4-80GB and NVIDIA H100 80GB HBM3; allowed";
     assert!(two.refusal().contains(kinds), "{}", two.refusal());
+    let of_one = Filter {
+        gpus: Some(vec!["h100".to_owned()]),
+        ..Filter::default()
+    };
+    let path = two.folder.path().join("report.sqlite");
+    let read = read_trace(Recorder::Nsys, &path, &of_one).unwrap();
+    assert_eq!((&*read.gpu.name, read.table.rows.len()), ("h100", 1));
     let without = "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN deviceId;";
     assert_eq!(gpu(without), "h100");
     assert!(

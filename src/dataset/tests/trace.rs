@@ -287,6 +287,46 @@ fn layouts_are_read_from_kernels_where_there_are_no_strides() {
 }
 
 #[test]
+fn of_several_kinds_of_gpu_the_one_that_is_named_has_the_rows() {
+    let mut trace = Tracer::new(Some("NVIDIA H100 80GB HBM3"));
+    let inputs = r#""Input Dims": [[512, 1024], [1024, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"],
+        "Input Strides": [[1024, 1], [4096, 1]]"#;
+    trace.operator("aten::mm", inputs, &[("nvjet_tst_NNT", 370.0)]);
+    let text = trace.text();
+    let both = text.replacen(
+        r#"{"id": 0, "name": "NVIDIA H100 80GB HBM3""#,
+        r#"{"id": 1, "name": "NVIDIA A100-SXM4-80GB""#,
+        1,
+    );
+    let gpu =
+        |text: &str, filter: &Filter| read(text.as_bytes(), "trace.json", filter).map(|read| read.gpu.name.clone());
+    assert_eq!(gpu(&both, &Filter::default()).unwrap(), "h100");
+    let moved = both.replace(r#""device": 0"#, r#""device": 1"#);
+    assert_eq!(gpu(&moved, &Filter::default()).unwrap(), "a100");
+    trace.operator("aten::mm", inputs, &[("nvjet_tst_NNT", 370.0)]);
+    let mixed = trace.text().replacen(
+        r#"{"id": 0, "name": "NVIDIA H100 80GB HBM3""#,
+        r#"{"id": 1, "name": "NVIDIA A100-SXM4-80GB""#,
+        1,
+    );
+    let mixed = mixed.replacen(r#""device": 0"#, r#""device": 1"#, 1);
+    let sentence = refusal(&mixed);
+    assert!(
+        sentence.contains("several kinds of GPU, NVIDIA A100-SXM4-80GB and NVIDIA H100"),
+        "{sentence}"
+    );
+    for name in ["a100", "h100"] {
+        let filter = Filter {
+            gpus: Some(vec![name.to_owned()]),
+            ..Filter::default()
+        };
+        let read = read(mixed.as_bytes(), "trace.json", &filter).unwrap();
+        let samples: Vec<_> = read.table.rows.iter().map(|row| row.samples).collect();
+        assert_eq!((&*read.gpu.name, &*samples), (name, &[Some(1)][..]));
+    }
+}
+
+#[test]
 fn backward_passes_masks_and_other_kinds_are_told_apart() {
     let heads = r#"[2, 16, 1024, 64], [2, 16, 1024, 64], [2, 16, 1024, 64]"#;
     let types = r#""Input type": ["c10::Half", "c10::Half", "c10::Half", "c10::Half"]"#;

@@ -51,7 +51,7 @@ fn read_into(path: &Path, events: &mut Events, number: &mut u64) -> io::Result<(
 fn add(text: &[u8], events: &mut Events) -> Option<()> {
     let event: Event<'_> = serde_json::from_slice(text).ok()?;
     if !event.compute_major.is_null() {
-        events.device.get_or_insert(event.name.into_owned());
+        events.gpus.insert(event.id.as_i64()?, event.name.into_owned());
         return Some(());
     }
     let kind = event.cat.as_ref();
@@ -78,6 +78,7 @@ fn add(text: &[u8], events: &mut Events) -> Option<()> {
             operator: args.external.as_i64(),
             name,
             micros: event.dur,
+            gpu: args.device.as_i64(),
         });
         return Some(());
     }

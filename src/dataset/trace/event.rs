@@ -19,6 +19,8 @@ pub struct Event<'a> {
     pub pid: Value,
     pub tid: Value,
     /// Of a device alone.
+    pub id: Value,
+    /// Of a device alone.
     #[serde(rename = "computeMajor")]
     pub compute_major: Value,
 }
@@ -39,6 +41,8 @@ pub struct Details {
     pub external: Value,
     /// The launch that a kernel comes from.
     pub correlation: Value,
+    /// The number of the GPU that ran a kernel.
+    pub device: Value,
     #[serde(rename = "Input Dims", alias = "Input dims")]
     pub dims: Vec<Value>,
     #[serde(rename = "Input Strides")]

@@ -23,6 +23,7 @@ use crate::ops::Op;
 use crate::stats::{median, quantile};
 use crate::units::Seconds;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -110,12 +111,15 @@ struct Kernel {
     operator: Option<i64>,
     name: usize,
     micros: f64,
+    /// Number of the GPU that ran it.
+    gpu: Option<i64>,
 }
 
 /// What is kept of the events.
 #[derive(Default)]
 struct Events {
-    device: Option<String>,
+    /// Names of the GPUs by their numbers.
+    gpus: FxHashMap<i64, String>,
     names: Vec<String>,
     known: FxHashMap<String, usize>,
     calls: Vec<Call>,
@@ -133,7 +137,7 @@ struct Events {
 pub fn read_trace(recorder: Recorder, path: &Path, filter: &Filter) -> Result<Trace> {
     let filter = &filter.resolved(|name| Gpu::find(name).map(|gpu| gpu.name.clone()))?;
     let words = recorder.words();
-    let events = match recorder {
+    let mut events = match recorder {
         Recorder::TorchProfiler => chrome::read(path),
         Recorder::Nsys => nsys::read(path),
     }?;
@@ -150,7 +154,8 @@ pub fn read_trace(recorder: Recorder, path: &Path, filter: &Filter) -> Result<Tr
     if !events.calls.iter().any(|call| call.mapped.is_ok()) && steps.is_empty() {
         return Err(lacks("neither steps nor operators with shapes", words.shapes));
     }
-    let gpu = filter.gpu_of(path, words.device, events.device.as_deref())?;
+    let device = events.of_one_kind(filter, path)?;
+    let gpu = filter.gpu_of(path, words.device, device.as_deref())?;
     let stack = filter.only_stack().unwrap_or(STACK).to_owned();
     if let Some(objection) = filter.objection(&gpu.name, &stack) {
         return Err(Error::bad_input(format!(
@@ -197,6 +202,32 @@ impl Events {
                 kernel: None,
             });
         }
+    }
+
+    /// Keeps the kernels of one kind of GPU, and answers its name: of the only one, or of the one that the caller names.
+    fn of_one_kind(&mut self, filter: &Filter, path: &Path) -> Result<Option<String>> {
+        let says = self.kernels.iter().any(|kernel| kernel.gpu.is_some());
+        let name = |gpus: &FxHashMap<i64, String>, kernel: &Kernel| kernel.gpu.and_then(|gpu| gpus.get(&gpu).cloned());
+        let kinds: BTreeSet<Option<String>> = match says {
+            true => self.kernels.iter().map(|kernel| name(&self.gpus, kernel)).collect(),
+            false => self.gpus.values().cloned().map(Some).collect(),
+        };
+        if kinds.len() < 2 {
+            return Ok(kinds.into_iter().next().flatten());
+        }
+        let is_wanted = |kind: &&String| Gpu::find(kind).is_ok_and(|gpu| filter.only_gpu() == Some(&gpu.name));
+        if let Some(wanted) = kinds.iter().flatten().find(is_wanted).filter(|_| says) {
+            let Self { kernels, gpus, .. } = self;
+            kernels.retain(|kernel| name(gpus, kernel).as_ref() == Some(wanted));
+            return Ok(Some(wanted.clone()));
+        }
+        let names = kinds.iter().map(|kind| kind.as_deref().unwrap_or("one without a name"));
+        Err(Error::bad_input(format!(
+            "{}: the trace has several kinds of GPU, {}; allowed: one that was recorded on one kind, or --gpu with the one whose \
+             kernels are wanted",
+            path.display(),
+            names.collect::<Vec<_>>().join(" and ")
+        )))
     }
 
     fn named(&mut self, name: &str) -> usize {
@@ -320,14 +351,22 @@ impl Filter {
         }
     }
 
+    /// The one GPU that the caller names.
+    fn only_gpu(&self) -> Option<&str> {
+        match self.gpus.as_deref() {
+            Some([gpu]) => Some(gpu),
+            _ => None,
+        }
+    }
+
     /// The GPU that a trace names, else the one that the caller does.
     fn gpu_of(&self, path: &Path, place: &str, device: Option<&str>) -> Result<&'static Gpu> {
         if let Some(gpu) = device.and_then(|device| Gpu::find(device).ok()) {
             return Ok(gpu);
         }
-        match self.gpus.as_deref() {
-            Some([name]) => Gpu::find(name),
-            _ => {
+        match self.only_gpu() {
+            Some(name) => Gpu::find(name),
+            None => {
                 let found = device.map_or_else(
                     || "missing".to_owned(),
                     |device| format!("`{device}`, which is not in data/gpus"),

@@ -8,46 +8,51 @@ use super::{Events, Kernel, Place, is_step};
 use crate::error::{Error, Result, require_regular};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 use std::path::Path;
+
+/// The table of kernels.
+const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
 
 /// What is kept of the events of a file.
 pub fn read(path: &Path) -> Result<Events> {
     require_regular(path)?;
     let mut events = Events::default();
-    let wrong = |what: &str, allowed| Error::bad_input(format!("{}: {what}; allowed: {allowed}", path.display()));
-    let mut gpus = read_into(path, &mut events)
-        .map_err(|error| wrong(&error.to_string(), "a whole file of `nsys export --type sqlite`"))?;
-    if gpus.len() > 1 {
-        let names = gpus.iter().map(|gpu| gpu.as_deref().unwrap_or("one without a name"));
-        let names = names.collect::<Vec<_>>().join(" and ");
-        return Err(wrong(
-            &format!("the trace has several kinds of GPU, {names}"),
-            "one that was recorded on one kind",
-        ));
-    }
-    events.device = gpus.pop().flatten();
+    read_into(path, &mut events).map_err(|error| {
+        let place = path.display();
+        Error::bad_input(format!(
+            "{place}: {error}; allowed: a whole file of `nsys export --type sqlite`"
+        ))
+    })?;
     Ok(events)
 }
 
-/// Keeps what is wanted of a file, and answers the names of its GPUs.
-fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<Vec<Option<String>>> {
+/// Keeps what is wanted of a file.
+fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let file = &Connection::open_with_flags(path, flags)?;
     // A view may be a query without an end.
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     let mut unreadable = 0;
     // Numbers of launches are those of a process.
-    let launch = |process: i64, number: i64| ((process >> 24) & 0xff_ffff) << 32 | number;
-    let kernels = "CUPTI_ACTIVITY_KIND_KERNEL LEFT JOIN StringIds ON StringIds.id = demangledName";
-    unreadable += each(file, kernels, "globalPid, correlationId, end - start, value", |row| {
+    let launch = |process: i64, launch: i64| number((pid(process), launch));
+    let says = file.column_exists(None, KERNELS, "deviceId")?;
+    let kernels = format!("{KERNELS} LEFT JOIN StringIds ON StringIds.id = demangledName");
+    let device = if says { "deviceId" } else { "NULL" };
+    let columns = format!("globalPid, correlationId, end - start, value, {device}");
+    let mut used = FxHashSet::default();
+    unreadable += each(file, &kernels, &columns, |row| {
         let name = row.get_ref(3)?.as_str().unwrap_or("without a name");
+        let process = row.get(0)?;
+        let gpu = row.get::<_, Option<i64>>(4)?.map(|device| (pid(process), device));
+        used.extend(gpu);
         let kernel = Kernel {
-            launch: Some(launch(row.get(0)?, row.get(1)?)),
+            launch: Some(launch(process, row.get(1)?)),
             operator: None,
             name: events.named(name),
             micros: row.get::<_, f64>(2)? / 1e3,
+            gpu: gpu.map(number),
         };
         events.kernels.push(kernel);
         Ok(())
@@ -88,35 +93,55 @@ fn read_into(path: &Path, events: &mut Events) -> rusqlite::Result<Vec<Option<St
         },
     )?;
     events.unreadable = unreadable;
-    gpus(file)
+    let names = gpus(file)?;
+    // A process numbers the devices that it sees.
+    let seen = seen(file)?;
+    events.gpus = match says {
+        true => used
+            .into_iter()
+            .filter_map(|device| {
+                let gpu = seen.get(&device).copied().unwrap_or(device.1);
+                Some((number(device), names.get(&gpu)?.clone()))
+            })
+            .collect(),
+        false => names,
+    };
+    Ok(())
 }
 
-/// The names of the GPUs that ran kernels, each once; of all GPUs, where kernels do not say on which they ran.
-fn gpus(file: &Connection) -> rusqlite::Result<Vec<Option<String>>> {
-    let has = |table, column| file.column_exists(None, table, column);
-    let mut names = Vec::new();
-    if !has("TARGET_INFO_GPU", "name")? {
-        return Ok(names);
+/// The names of the GPUs of the machine, by their numbers.
+fn gpus(file: &Connection) -> rusqlite::Result<FxHashMap<i64, String>> {
+    let mut names = FxHashMap::default();
+    let has = |column| file.column_exists(None, "TARGET_INFO_GPU", column);
+    if has("id")? && has("name")? {
+        each(file, "TARGET_INFO_GPU", "id, name", |row| {
+            names.insert(row.get(0)?, row.get(1)?);
+            Ok(())
+        })?;
     }
-    let says = has("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId")? && has("TARGET_INFO_GPU", "id")?;
-    // A process numbers the devices that it sees.
-    let renumbers = has("TARGET_INFO_CUDA_DEVICE", "gpuId")?;
-    let from = match (says, renumbers) {
-        (false, _) => "TARGET_INFO_GPU",
-        (true, false) => {
-            "CUPTI_ACTIVITY_KIND_KERNEL LEFT JOIN TARGET_INFO_GPU ON TARGET_INFO_GPU.id = deviceId ORDER BY name"
-        }
-        (true, true) => {
-            "CUPTI_ACTIVITY_KIND_KERNEL
-             LEFT JOIN TARGET_INFO_CUDA_DEVICE ON cudaId = deviceId AND pid = globalPid >> 24 & 0xffffff
-             LEFT JOIN TARGET_INFO_GPU ON TARGET_INFO_GPU.id = coalesce(gpuId, deviceId) ORDER BY name"
-        }
-    };
-    each(file, from, "DISTINCT name", |row| {
-        names.push(row.get(0)?);
-        Ok(())
-    })?;
     Ok(names)
+}
+
+/// The GPUs of the machine by process and its own number of each.
+fn seen(file: &Connection) -> rusqlite::Result<FxHashMap<(i64, i64), i64>> {
+    let mut seen = FxHashMap::default();
+    if file.column_exists(None, "TARGET_INFO_CUDA_DEVICE", "gpuId")? {
+        each(file, "TARGET_INFO_CUDA_DEVICE", "pid, cudaId, gpuId", |row| {
+            seen.insert((row.get(0)?, row.get(1)?), row.get(2)?);
+            Ok(())
+        })?;
+    }
+    Ok(seen)
+}
+
+/// The process of a `globalPid` or `globalTid`.
+const fn pid(global: i64) -> i64 {
+    (global >> 24) & 0xff_ffff
+}
+
+/// One number for a device of a process.
+const fn number((process, device): (i64, i64)) -> i64 {
+    process << 32 | device
 }
 
 /// Calls `add` with these columns of each row, and counts the rows that lack one of them or have one of another type.

@@ -257,7 +257,11 @@ fn scaled(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
         let wanted = multiple * arch.hidden as f64;
         let nearest = ((wanted / unit + 0.5).floor() * unit).max(unit);
         // Rounding down takes at most a tenth.
-        let width = if nearest < 0.9 * wanted { nearest + unit } else { nearest };
+        let width = if nearest < 0.9 * wanted {
+            nearest + unit
+        } else {
+            nearest
+        };
         kinds.push(LayerKind {
             heads: fields.number_of("num_query_heads", layer, 0)?,
             kv_heads: fields.number_of("num_kv_heads", layer, 0)?,
