@@ -51,9 +51,9 @@ pub struct Bound {
 named_enum! {
     /// What a bound is about; `means` in the data file describes each.
     Quantity {
-        /// Hidden width over layers.
+        /// Hidden width over layers that mix tokens.
         AspectRatio = "aspect_ratio",
-        /// Transformer layers.
+        /// Layers that mix tokens.
         Layers = "layers",
         /// MLP width that a token meets over hidden width, without a gate.
         FfnRatioPlain = "ffn_ratio_plain",
@@ -97,8 +97,8 @@ impl Quantity {
         let is_latent = arch.mla.is_some();
         let widths = (arch.heads * arch.value_dim()) as f64 / hidden;
         Some(match self {
-            Self::AspectRatio => hidden / arch.layers as f64,
-            Self::Layers => arch.layers as f64,
+            Self::AspectRatio => hidden / arch.mixing_layers() as f64,
+            Self::Layers => arch.mixing_layers() as f64,
             Self::FfnRatioPlain | Self::FfnRatioGated => d_ff as f64 / hidden,
             Self::MlpAttentionRatio => {
                 let mlp = ((kind.up_factor() + 1) * d_ff) as f64;

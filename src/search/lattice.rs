@@ -45,8 +45,8 @@ impl Lattice {
         let base = &request.base;
         for (is_other, allowed) in [
             (
-                base.mlp_layers.is_some() || base.index.is_some(),
-                "a model with an MLP in every layer and no index of keys: the lattice has neither",
+                base.mlp_layers == Some(0) || base.index.is_some(),
+                "a model with MLPs and no index of keys, as those of the lattice are",
             ),
             (
                 !base.kinds.is_empty() || !base.further.is_empty(),

@@ -81,7 +81,7 @@ pub struct Request {
     pub layout: Layout,
     /// What else varies.
     pub free: Vec<Free>,
-    /// Shares of the layers with linear attention, rising; that of the base where there are none.
+    /// Shares of the mixing layers with linear attention, rising; that of the base where there are none.
     pub linear_shares: Vec<f64>,
     /// Dimensions that stay.
     pub fixed: Fixed,
@@ -181,7 +181,7 @@ impl Request {
         presets.min_by(|a, b| badness(&a.architecture).total_cmp(&badness(&b.architecture)))
     }
 
-    /// The same with linear attention in any of these shares of the layers, of this kind or that of the base; shares that are usual
+    /// The same with linear attention in any of these shares of the layers that mix tokens, of this kind or that of the base; shares that are usual
     /// where none is given.
     #[must_use]
     pub fn with_linear(&self, kind: Option<Recurrence>, shares: &[f64]) -> Self {
@@ -191,7 +191,7 @@ impl Request {
         let most = shares.last().copied().unwrap_or_default();
         let mut request = self.clone();
         let base = &mut request.base;
-        let layers = (most * base.layers as f64).round() as u64;
+        let layers = (most * base.mixing_layers() as f64).round() as u64;
         let own = base.linear.filter(|linear| kind.is_none() || linear.kind == kind);
         let linear = own.unwrap_or_else(|| usual_linear(kind.unwrap_or(Recurrence::GatedDeltaNet), base.hidden));
         base.linear = (layers > 0).then_some(LinearLayers { layers, ..linear });

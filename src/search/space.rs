@@ -100,7 +100,13 @@ impl Space {
         let linear = self.base.linear.filter(|_| shape[Dimension::LinearLayers] > 0);
         arch.linear = linear.map(|linear| self.linear_of(linear, shape));
         shape.put(arch, work);
+        arch.mlp_layers = self.base.mlp_layers.map(|_| self.mlp_layers(arch.layers));
         self.put_width(arch, shape[self.width()]);
+    }
+
+    /// How many of so many layers are an MLP alone: as large a share as in the base.
+    fn mlp_layers(&self, layers: u64) -> u64 {
+        self.base.mlp_layers.unwrap_or(0) * layers / self.base.layers
     }
 
     /// Linear attention with heads of the same size as in the base, in proportion to the width.
@@ -545,7 +551,8 @@ impl Space {
             return vec![linear.layers * layers / self.base.layers];
         }
         let shares = self.linear_shares.iter();
-        let mut counts: Vec<u64> = shares.map(|share| (share * layers as f64).round() as u64).collect();
+        let mixing = (layers - self.mlp_layers(layers)) as f64;
+        let mut counts: Vec<u64> = shares.map(|share| (share * mixing).round() as u64).collect();
         counts.dedup();
         counts
     }
@@ -610,9 +617,11 @@ impl Space {
         }
         let [thin, wide] = self.bounds.limits(Quantity::AspectRatio);
         let [least, most] = self.bounds.limits(Quantity::Layers);
-        let low = (hidden as f64 / wide).max(least).ceil();
-        let high = (hidden as f64 / thin).min(most).floor();
-        low as u64..=high as u64
+        // The bounds count layers that mix tokens.
+        let each = self.base.layers as f64 / self.base.mixing_layers() as f64;
+        let low = each * (hidden as f64 / wide).max(least);
+        let high = each * (hidden as f64 / thin).min(most);
+        low.ceil() as u64..=high.floor() as u64
     }
 
     /// Limits of the width that a family leaves open.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::arch::MlpKind;
 use crate::arch::Preset;
+use crate::arch::parameters;
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use crate::search::bounds::Bounds;
@@ -1000,6 +1001,37 @@ fn shares_of_linear_attention_vary_where_they_are_free_and_the_best_of_each_is_s
         assert!(lead(*dimension, *value) < 0.0, "{dimension} {value}");
     }
     assert!(lead(Dimension::Context, 65_536) > 0.0);
+}
+
+#[test]
+fn layers_that_are_an_mlp_alone_keep_their_share() {
+    let own = like("nemotron-h-8b", Workload::decode(8, 8192));
+    let few = Fixed::from([
+        (Dimension::Hidden, Some(4096)),
+        (Dimension::Heads, Some(32)),
+        (Dimension::KvHeads, Some(8)),
+    ]);
+    let request = Request {
+        fixed: few,
+        method: Method::Exhaustive,
+        relaxed: vec![Quantity::FfnRatioPlain],
+        ..own.with_linear(None, &[0.5, 0.75])
+    };
+    let found = search(&predictor("h100"), &request, &quiet).unwrap();
+    let base = &request.base;
+    let mut shares = HashSet::new();
+    for shape in found.shapes.iter().map(|shape| &shape.ranked.architecture) {
+        let share = |part: u64| part as f64 / shape.layers as f64;
+        let alone = share(shape.mlp_layers.unwrap()) - base.mlp_layers.unwrap() as f64 / base.layers as f64;
+        assert!(alone.abs() <= 1.0 / shape.layers as f64, "{shape:?}");
+        assert_eq!(shape.attention_layers() + shape.linear_layers(), shape.mixing_layers());
+        assert!(shape.mlp.d_ff > 0 && (parameters(shape).total as f64 / request.parameters as f64 - 1.0).abs() < 0.011);
+        shares.insert((4.0 * shape.linear_layers() as f64 / shape.mixing_layers() as f64).round() as u64);
+    }
+    assert!(shares.contains(&2) && shares.contains(&3), "{shares:?}");
+    let alone = like("mamba2-2.7b", Workload::decode(8, 8192));
+    let refusal = search(&predictor("h100"), &alone, &quiet).unwrap_err().to_string();
+    assert!(refusal.contains("a model with MLPs"), "{refusal}");
 }
 
 #[test]

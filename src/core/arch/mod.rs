@@ -587,6 +587,11 @@ impl Architecture {
         self.sum(|part| part.mlp_layers.unwrap_or(part.layers))
     }
 
+    /// Layers that mix tokens, by attention or a recurrence: all but those that are an MLP alone.
+    pub fn mixing_layers(&self) -> u64 {
+        self.layers.saturating_sub(self.mlp_layers.unwrap_or(0))
+    }
+
     /// Layers with linear attention.
     pub fn linear_layers(&self) -> u64 {
         self.linear.map_or(0, |linear| linear.layers)
