@@ -74,8 +74,8 @@ pub struct Engine {
     pub first_token: Seconds,
     /// Time per further token; `None` if engines do nothing but prompts.
     pub token: Option<Seconds>,
-    /// Half widths of the 90 % intervals of `ln` of both times; `None` if the framework has none.
-    pub half_widths: [Option<f64>; 2],
+    /// The ends of the 90 % intervals of both times; `None` if the framework has none.
+    pub ends: [Option<[Seconds; 2]>; 2],
     /// The probabilities that both times keep their limits; `None` if there is no limit.
     pub kept: [Option<f64>; 2],
     /// Tokens a second of all engines: generated ones, or those of prompts.
@@ -422,18 +422,22 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     let decodes = work.mode == Mode::Decode;
     if !decodes {
         let cost = memo.cost(arch, work)?;
-        let (time, half_width) = (cost.time, width(Kind::Prefill, work, cost));
-        let rate = |factor: f64| in_flight * limits.prompt as f64 / (time.secs() * factor);
-        let first_token = load.waited(time, Seconds::ZERO);
+        let pass = Latency {
+            time: cost.time,
+            half_width: width(Kind::Prefill, work, cost),
+            least: cost.least,
+        };
+        let rate = |time: Seconds| in_flight * limits.prompt as f64 / time.secs();
+        let first = pass.map(|time| load.waited(time, Seconds::ZERO));
         return Ok(Engine {
             workload: *work,
             waiting,
-            first_token,
+            first_token: first.time,
             token: None,
-            half_widths: [half_width, None],
-            kept: [likelihood(Some(first_token), half_width, limits.first_token), None],
-            tokens_per_s: rate(1.0),
-            tokens_per_s_ends: half_width.map(|width| [width, -width].map(|at| rate(at.exp()))),
+            ends: [first.ends(), None],
+            kept: [first.kept(limits.first_token), None],
+            tokens_per_s: rate(pass.time),
+            tokens_per_s_ends: pass.ends().map(|[low, high]| [rate(high), rate(low)]),
             tied: false,
             memory,
         });
@@ -445,43 +449,75 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         1 => prefill.time,
         _ => memo.cost(arch, &limits.prompts(work, together))?.time / together as f64,
     };
-    let token = load.token(framework, decode.time, shared);
-    let placed = load.first_token(framework, decode.time, prefill.time);
-    let first_token = load.waited(placed, token);
-    let half_widths @ [first, further] = [
-        width(Kind::FirstToken, &prompt, prefill),
-        width(Kind::of(arch, work), work, decode).map(|width| quadrature(width, work.kept_half_width())),
-    ];
+    let kept_width = work.kept_half_width();
+    let token = Latency {
+        time: load.token(framework, decode.time, shared),
+        half_width: width(Kind::of(arch, work), work, decode).map(|width| quadrature(width, kept_width)),
+        least: decode.least / (load.kept_tokens * kept_width.exp()),
+    };
+    let placed = Latency {
+        time: load.first_token(framework, decode.time, prefill.time),
+        half_width: width(Kind::FirstToken, &prompt, prefill),
+        least: prefill.least,
+    };
+    let first = Latency {
+        time: load.waited(placed.time, token.time),
+        least: load.waited(placed.least, token.least),
+        ..placed
+    };
     // A request holds its place for its first token and all further ones.
     let output = limits.output as f64;
-    let rate = |first: f64, further: f64| {
-        let held = placed * first.exp() + token * further.exp() * output;
-        in_flight * output / held.secs()
-    };
-    let ends = first.zip(further);
+    let rate = |first: Seconds, further: Seconds| in_flight * output / (first + further * output).secs();
+    let ends = placed.ends().zip(token.ends());
     Ok(Engine {
         workload: *work,
         waiting,
-        first_token,
-        token: Some(token),
-        half_widths,
-        kept: [
-            likelihood(Some(first_token), first, limits.first_token),
-            likelihood(Some(token), further, limits.token),
-        ],
-        tokens_per_s: rate(0.0, 0.0),
-        tokens_per_s_ends: ends.map(|(first, further)| [rate(first, further), rate(-first, -further)]),
+        first_token: first.time,
+        token: Some(token.time),
+        ends: [first.ends(), token.ends()],
+        kept: [first.kept(limits.first_token), token.kept(limits.token)],
+        tokens_per_s: rate(placed.time, token.time),
+        tokens_per_s_ends: ends.map(|(first, further)| [rate(first[1], further[1]), rate(first[0], further[0])]),
         tied: false,
         memory,
     })
 }
 
-/// The probability that a time keeps its limit, its logarithm being normal about the expected one; without an interval it
-/// keeps it or not. None without a limit.
-fn likelihood(time: Option<Seconds>, half_width: Option<f64>, limit: Option<Seconds>) -> Option<f64> {
-    let apart = (limit? / time?).ln();
-    Some(match half_width {
-        Some(half_width) => normal_cdf(apart / half_width * NORMAL_90),
-        None => f64::from(u8::from(apart >= 0.0)),
-    })
+/// A time of a request.
+#[derive(Clone, Copy)]
+struct Latency {
+    /// The expected one.
+    time: Seconds,
+    /// Half width of the 90 % interval of its logarithm; `None` if the framework has none.
+    half_width: Option<f64>,
+    /// What no engine is faster than.
+    least: Seconds,
+}
+
+impl Latency {
+    /// The same of a time that follows from this one.
+    fn map(self, time: impl Fn(Seconds) -> Seconds) -> Self {
+        Self {
+            time: time(self.time),
+            least: time(self.least),
+            ..self
+        }
+    }
+
+    /// The ends of its 90 % interval, the lower one no less than physics allows.
+    fn ends(&self) -> Option<[Seconds; 2]> {
+        let [low, high] = [-1.0, 1.0].map(|sign| Some(self.time * (sign * self.half_width?).exp()));
+        Some([low?.max(self.least.min(self.time)), high?])
+    }
+
+    /// The probability that it keeps a limit, its logarithm being normal about the expected one and what is below
+    /// [`Latency::least`] impossible; without an interval it keeps it or not. None without a limit.
+    fn kept(&self, limit: Option<Seconds>) -> Option<f64> {
+        let apart = (limit? / self.time).ln();
+        Some(match self.half_width {
+            Some(_) if limit? < self.least => 0.0,
+            Some(half_width) => normal_cdf(apart / half_width * NORMAL_90),
+            None => f64::from(u8::from(apart >= 0.0)),
+        })
+    }
 }

@@ -298,9 +298,10 @@ fn an_engine_has_the_interval_of_its_step() {
                 },
             )
             .unwrap();
-            let [half_width, _] = engine.half_widths;
-            let apart = half_width.unwrap() - (step.high / step.time).ln();
-            assert!(apart.abs() < 1e-9, "{gpu}: {half_width:?}");
+            let [low, high] = engine.ends[0].unwrap();
+            for (end, of_step) in [(low, step.low), (high, step.high)] {
+                assert!((end / of_step).ln().abs() < 1e-9, "{gpu}: {end} {of_step}");
+            }
         }
     }
 }
@@ -336,8 +337,8 @@ fn a_slightly_longer_limit_gives_slightly_more_tokens_and_every_row_says_how_lik
     assert!(surer[0].tokens_per_s < rates[4]);
     for engine in surer {
         assert!(engine.kept.iter().all(|kept| kept.unwrap() >= 0.7));
-        let [first, _] = engine.half_widths;
-        let within = (1.0 / engine.first_token.secs()).ln() / first.unwrap() * 1.645;
+        let [_, high] = engine.ends[0].unwrap();
+        let within = (1.0 / engine.first_token.secs()).ln() / (high / engine.first_token).ln() * 1.645;
         // The 70 % quantile of the normal distribution is 0.524.
         assert!(within >= 0.524);
     }

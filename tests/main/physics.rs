@@ -1,14 +1,18 @@
 //! No answer is faster than physics, whatever is asked: random operators of all families on every GPU.
 
+use shapewise::arch::{Architecture, Dimension, Mode, Preset, Workload};
 use shapewise::families::GpuRates;
 use shapewise::gpu::Gpu;
 use shapewise::ops::{
     Attention, Dtype, Experts, Gemm, IndexedAttention, Layout, LinearAttention, Memory, MemoryKind, Op, Pass,
     Recurrence, RouterLoad,
 };
+use shapewise::plan::{Limits, Query, serve};
 use shapewise::predict::Predictor;
 use shapewise::predict::estimate::{Caveat, Tier};
+use shapewise::predict::step::estimate_step;
 use shapewise::random::Random;
+use shapewise::units::Seconds;
 
 /// Operators on all GPUs together.
 const OPERATORS: usize = 100_000;
@@ -143,6 +147,93 @@ fn no_answer_and_no_end_of_an_interval_is_faster_than_peak_or_compulsory_traffic
                 gpu.name
             );
         }
+    }
+}
+
+/// Steps on all GPUs together.
+const STEPS: usize = 600;
+
+#[test]
+fn no_step_and_no_latency_of_a_server_is_faster_than_its_matrix_kernels_allow() {
+    let presets: Vec<&Preset> = Preset::all().iter().collect();
+    let mut random = Random::seeded(12);
+    let (mut steps, mut engines) = (0, 0);
+    for gpu in Gpu::all() {
+        let predictor = Predictor::new(gpu, None).unwrap();
+        let rates = GpuRates::new(gpu, gpu.launch_floor());
+        for _ in 0..STEPS.div_ceil(Gpu::all().len()) {
+            let arch = &random.pick(&presets).architecture;
+            let (batch, seq) = (size(&mut random, 64.0), size(&mut random, 2048.0));
+            let work = match random.below(3) {
+                0 => Workload::train(batch, seq),
+                1 => Workload::prefill(batch, seq),
+                _ => Workload::decode(batch, seq),
+            };
+            let work = Workload {
+                dtype: random.pick(&[Dtype::Bf16, Dtype::Fp8]),
+                ..work
+            };
+            let Ok(step) = estimate_step(&predictor, arch, &work) else {
+                continue;
+            };
+            let kernels = step.lines.iter().filter(|line| !matches!(line.item.op, Op::Memory(_)));
+            let least: f64 = kernels
+                .map(|line| rates.least(&line.item.op).secs() * line.item.count as f64)
+                .sum();
+            let name = format!("{} {}: {work:?}", gpu.name, arch.name);
+            assert!(step.low.secs() >= least * (1.0 - 1e-9), "{name}: {} {least}", step.low);
+            assert!(step.low <= step.time && step.time <= step.high, "{name}");
+            steps += 1;
+            if work.mode != Mode::Decode {
+                continue;
+            }
+            let query = Query {
+                gpus: 1,
+                global_batch: 1,
+                workload: Workload { batch: 1, ..work },
+                kept: vec![(Dimension::Batch, batch)],
+                zero: None,
+                recompute: None,
+                offloads: Vec::new(),
+                memory_share: 0.9,
+                top: 1,
+            };
+            let limits = Limits {
+                prompt: seq,
+                cached: 0,
+                output: 2,
+                concurrency: None,
+                first_token: None,
+                token: Some(Seconds::from_secs(least * 0.99)),
+                confidence: 0.0,
+            };
+            let Ok(served) = serve(&predictor, arch, &query, &limits) else {
+                continue;
+            };
+            for engine in served.engines {
+                let [low, high] = engine.ends[1].unwrap();
+                let token = engine.token.unwrap();
+                assert!(low <= token && token <= high, "{name}");
+                // The cache holds half of what is generated beside the prompt.
+                assert!(low.secs() >= least * (1.0 - 1e-9), "{name}: {low} {least}");
+                assert!(engine.kept[1] == Some(0.0) || least == 0.0, "{name}: {:?}", engine.kept);
+                let [_, most] = engine.tokens_per_s_ends.unwrap();
+                assert!(most <= batch as f64 / least, "{name}: {most}");
+                engines += 1;
+            }
+        }
+    }
+    assert!(steps > STEPS / 2 && engines > 20, "{steps} {engines}");
+}
+
+/// Reading the weights of Qwen3-32B takes 240 ms at the 273 GB/s of a GB10, those of Llama-3-8B 53 ms at the 300 GB/s of an L4.
+#[test]
+fn an_interval_ends_where_the_weights_are_read_at_the_bandwidth_of_the_memory() {
+    for (gpu, model, least_ms) in [("gb10", "qwen3-32b", 232.0), ("l4", "llama-3-8b", 49.8)] {
+        let arch = Architecture::find(model).unwrap();
+        let predictor = Predictor::new(Gpu::find(gpu).unwrap(), None).unwrap();
+        let step = estimate_step(&predictor, &arch, &Workload::decode(1, 2048)).unwrap();
+        assert!(step.low.secs() > least_ms * 1e-3, "{gpu}: {}", step.low);
     }
 }
 

@@ -43,6 +43,8 @@ pub struct Cost {
     pub own_half_width: f64,
     /// The same with what they share, by the operators alone.
     pub half_width: f64,
+    /// What no step of these operators is faster than.
+    pub least: Seconds,
 }
 
 impl<'a> Memo<'a> {
@@ -74,6 +76,7 @@ impl<'a> Memo<'a> {
             tokens: whole.step.tokens,
             own_half_width: whole.sum.own_half_width(),
             half_width: whole.sum.half_width(),
+            least: whole.least,
         })
     }
 }
@@ -103,6 +106,7 @@ mod tests {
                     let known = memo.step(arch, &work).unwrap();
                     assert_eq!([known.low, known.high], [step.low, step.high], "{name}");
                     assert_eq!(cost.tokens, step.tokens);
+                    assert!(cost.least > Seconds::ZERO && cost.least <= step.low, "{name}");
                     let whole = (step.high / step.time).ln();
                     assert!(cost.own_half_width > 0.0 && cost.own_half_width <= whole);
                 }

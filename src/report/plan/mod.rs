@@ -414,11 +414,7 @@ impl LayoutKeys {
     }
 
     pub(super) fn of_engine(usd_per_gpu_hour: Option<f64>, gpus: u64, rank: usize, engine: &Engine) -> Self {
-        let end =
-            |time: Seconds, half_width: Option<f64>, sign: f64| half_width.map(|width| time * (sign * width).exp());
-        let [first, further] = engine.half_widths;
-        let token = engine.token;
-        let of_token = |sign| token.and_then(|time| end(time, further, sign));
+        let [first, further] = engine.ends;
         Self {
             rank,
             tied: engine.tied,
@@ -427,11 +423,11 @@ impl LayoutKeys {
             request: Some(LatencyKeys {
                 waiting: Some(engine.waiting).filter(|&waiting| waiting > 0),
                 ttft_us: engine.first_token,
-                ttft_low_us: end(engine.first_token, first, -1.0),
-                ttft_high_us: end(engine.first_token, first, 1.0),
-                tpot_us: token,
-                tpot_low_us: of_token(-1.0),
-                tpot_high_us: of_token(1.0),
+                ttft_low_us: first.map(|[low, _]| low),
+                ttft_high_us: first.map(|[_, high]| high),
+                tpot_us: engine.token,
+                tpot_low_us: further.map(|[low, _]| low),
+                tpot_high_us: further.map(|[_, high]| high),
                 ttft_kept_probability: engine.kept[0],
                 tpot_kept_probability: engine.kept[1],
             }),

@@ -192,6 +192,16 @@ pub(super) struct Parts {
     pub launches: bool,
 }
 
+impl Parts {
+    /// What one call of a matrix kernel is never faster than, where this share of what belongs to one layer comes from memory;
+    /// zero of all else.
+    pub fn least(&self, each: &Estimate, cold_share: f64) -> f64 {
+        let kernels = self.terms.iter().flatten().filter(|(_, entry)| entry.least(1.0) > 0.0);
+        let least = kernels.map(|(_, entry)| entry.least(cold_share).max(each.least.secs()));
+        least.sum()
+    }
+}
+
 impl Ledger {
     pub(super) fn new(step: &Step, context: &Context<'_>) -> Self {
         let workload = context.workload;

@@ -195,7 +195,7 @@ pub(super) fn estimate(context: &Context<'_>, known: Option<&mut Known>) -> Resu
     let (half_width, unseen) = whole.half_width(framework, &subject);
     let rate = |time: Seconds| step.tokens / time.secs();
     let beside = quadrature(half_width, workload.kept_half_width()) - half_width;
-    let low = (time * (-half_width).exp()).max(whole.least.min(time));
+    let low = (time * (-half_width).exp()).max(whole.least);
     let high = time * half_width.exp();
     let peak = gpu.nearest_peak(workload.dtype) * step.gpus_per_replica as f64;
     Ok(StepEstimate {
@@ -294,9 +294,9 @@ pub(super) struct Whole {
     /// What each item takes.
     shown: Vec<Shown>,
     pub(super) sum: Sum,
-    /// The arithmetic of all matrix kernels at the dense peak, or what they read at the bandwidth of the memory: no step is
-    /// faster.
-    least: Seconds,
+    /// What no step is faster than: the sum of what none of its matrix kernels is. Kernels that may be fused into these, traffic
+    /// between GPUs, the pipeline's bubble and constants of the framework do not count.
+    pub(super) least: Seconds,
 }
 
 /// Least time of a kernel on a GPU, however small its traffic.
@@ -326,20 +326,20 @@ impl Whole {
         let factors = Factors::of(framework, &ledger);
         let lanes = Lanes::with(&ledger, framework, &factors);
         let mut sum = Sum::default();
-        let mut least = 0.0;
+        let mut floor = 0.0;
         let items = step.items.iter().zip(&estimates).zip(&parts);
         let shown = items.map(|((item, each), parts)| {
-            let time = parts.terms.iter().flatten().map(|(term, entry)| {
+            let stage_share = lanes.sections[parts.section as usize];
+            let call = parts.terms.iter().flatten().map(|(term, entry)| {
                 let share = match term {
                     Term::DataParallel => lanes.exposed_data,
                     Term::ShardedData => lanes.exposed_sharded,
                     _ => 1.0,
                 };
-                least += entry.least(factors.cold_share) * item.count as f64;
                 factors.seconds(*term, entry) * share
             });
-            let stage_share = lanes.sections[parts.section as usize];
-            let call = time.sum::<f64>();
+            let call = call.sum::<f64>();
+            floor += parts.least(each, factors.cold_share) * item.count as f64 * stage_share;
             let time = Seconds::from_secs(call * item.count as f64 * stage_share);
             sum.add(time, each);
             let least = match item.op {
@@ -357,13 +357,13 @@ impl Whole {
             sum.add(lanes.offload, &assume::offload(lanes.offload));
         }
         Ok(Self {
+            least: Seconds::from_secs(floor).min(lanes.total),
             step,
             estimates,
             shown,
             lanes,
             ledger,
             sum,
-            least: Seconds::from_secs(least),
         })
     }
 
