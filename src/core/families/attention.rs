@@ -86,8 +86,8 @@ pub(super) fn examples(plain: Attention, window: u64) -> (Vec<Attention>, Attent
     (formats.into_iter().chain(others).collect(), grouped)
 }
 
-/// Width that a flash kernel runs a head of `head_dim` at: its own tile up to 64, 128, 192 or 256.
-pub fn head_tile(head_dim: u64) -> f64 {
+/// The tile of 64, 128, 192 or 256 whose waste nets are told; FlashAttention has one for 96, too, which [`nearest_head`] knows.
+fn head_tile(head_dim: u64) -> f64 {
     [64, 128, 192, 256]
         .into_iter()
         .find(|&tile| head_dim <= tile)
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_of_80_runs_in_the_tile_of_128() {
+    fn a_head_of_80_wastes_what_the_tile_of_128_adds() {
         assert_eq!(
             [64, 80, 128, 129, 256, 300].map(head_tile),
             [64.0, 128.0, 128.0, 192.0, 256.0, 320.0]

@@ -121,7 +121,6 @@ mod row;
 mod sampling;
 mod variant;
 
-pub use attention::head_tile;
 pub use caveat::{Caveat, Caveats};
 pub use collective::KEY as COLLECTIVE_KEY;
 pub use coverage::{Coverage, Extent};

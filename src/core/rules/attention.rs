@@ -2,7 +2,6 @@
 
 use crate::arch::AttentionKernel;
 use crate::arch::Mode;
-use crate::families::head_tile;
 use crate::ops::Attention;
 use crate::rules::Severity;
 use crate::rules::Subject;
@@ -16,7 +15,8 @@ const HEAD_ALIGNMENT: u64 = 64;
 /// The one head size between multiples of 64 that FlashAttention 2 and 3 both have a kernel for.
 const EXTRA_FLASH_SIZE: u64 = 96;
 
-/// Head sizes that fused kernels take unpadded.
+/// Head sizes that fused kernels take unpadded; FlashAttention runs a head between two of them in the kernel of the larger one
+/// (Dao-AILab/flash-attention, csrc/flash_attn/src, static_switch.h).
 pub const FLASH_SIZES: [u64; 5] = [64, EXTRA_FLASH_SIZE, 128, 192, 256];
 
 /// Least head size with fused attention, and what it must be a multiple of.
@@ -73,9 +73,9 @@ pub(super) fn cached_head(size: u64, alignment: u64) -> Verdict {
 
 /// What fused kernels do with the heads of `op` where none has their size for itself.
 pub fn fused_head(op: &Attention) -> String {
-    if op.has_fused_kernel() {
-        // What the predictor takes for an untimed size.
-        return format!("fused kernels compute it as {}", head_tile(op.head_dim));
+    let kernel = FLASH_SIZES.into_iter().find(|known| op.head_dim <= *known);
+    if let Some(kernel) = kernel.filter(|_| op.has_fused_kernel()) {
+        return format!("FlashAttention computes it as {kernel}");
     }
     let head_dim = op.head_dim.next_multiple_of(FLASH_UNIT);
     match Attention::new(1, 1, 2, head_dim).has_fused_kernel() {

@@ -52,7 +52,7 @@ pub static RULES: &[Rule] = &[
         title: "head size",
         demand: "The head size is a multiple of the alignment, at most 64; with flash attention it fills a kernel's tile, in decode 16-byte loads.",
         reason: "It is the reduction of the score GEMM and the output of the value GEMM. Fused kernels compute 64, 128, \
-                 192 or 256 wide, and what lies between is padded; FlashAttention alone has kernels for 96 (version 2 also for 160 and 224).",
+                 192 or 256 wide, and what lies between is padded; FlashAttention alone has kernels for 96, in which 72, 80 and 88 run.",
         source: "arXiv 2401.14489, closing list and figure 7 (stas00/ml-engineering, training/performance); kernel sizes: \
                  Dao-AILab/flash-attention, csrc and hopper",
         kind: Kind::Speed,
