@@ -53,7 +53,8 @@ pub fn operators(predictor: &Predictor, ops: &[Op]) -> Result<Vec<OperatorReport
         {
             basis.stack = Some("the timings given".to_owned());
         }
-        OperatorReport::new(predictor.gpu(), op, estimate, basis).with_note(note)
+        let report = OperatorReport::new(predictor.gpu(), op, estimate, basis);
+        report.with_note(note).with_note(check::refusal(op, predictor.gpu()))
     });
     Ok(reports.collect())
 }

@@ -21,7 +21,7 @@ pub use change::Change;
 pub use compare::Gain;
 pub use compare::Outlook;
 pub use fix::Fix;
-pub use operator::{Faster, Limit, Limits, OperatorDiagnosis, Resize, check_operator, limits};
+pub use operator::{Faster, Limit, Limits, OperatorDiagnosis, Resize, check_operator, limits, refusal};
 
 use crate::arch::Architecture;
 use crate::arch::Workload;

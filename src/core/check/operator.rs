@@ -3,7 +3,7 @@
 //! Both are decided by evaluation: near sizes that are aligned, that a kernel takes unpadded or that fill whole waves are
 //! predicted, and their times are held beside that of the operator as it is.
 
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Vendor};
 use crate::ops::{Attention, Gemm, Op, Value};
 use crate::predict::Predictor;
 use crate::predict::estimate::{Bound, Tier};
@@ -382,6 +382,16 @@ fn detail(gpu: &Gpu, op: &Op, near: &Faster) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Why the usual libraries do not run `op` on this GPU; `None` if they do.
+pub fn refusal(op: &Op, gpu: &Gpu) -> Option<String> {
+    let Op::Gemm(gemm) = op else { return None };
+    let padded = gemm.padded_for_fp8().filter(|_| gpu.vendor == Vendor::Nvidia)?;
+    Some(format!(
+        "cuBLASLt and torch._scaled_mm refuse it: n and k of fp8 are multiples of 16, here {} and {} when padded",
+        padded.n, padded.k
+    ))
 }
 
 fn head_detail(attention: &Attention) -> String {

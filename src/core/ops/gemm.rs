@@ -95,6 +95,17 @@ impl Gemm {
         self.right_bytes() + Bytes::from_bytes(self.batch as f64 * (input + output))
     }
 
+    /// The same padded to the multiples of 16 of `n` and `k` that cuBLASLt and `torch._scaled_mm` take of fp8 operands
+    /// (pytorch/pytorch, pull requests 107341 and 108308); `None` if they take it as it is.
+    pub fn padded_for_fp8(&self) -> Option<Self> {
+        let padded = Self {
+            n: self.n.next_multiple_of(16),
+            k: self.k.next_multiple_of(16),
+            ..*self
+        };
+        (self.dtype == Dtype::Fp8 && padded != *self).then_some(padded)
+    }
+
     /// The right operands, of linear maps the weights.
     pub fn right_bytes(&self) -> Bytes {
         let [_, right] = self.dtype.operand_sizes();

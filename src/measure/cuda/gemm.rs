@@ -165,7 +165,7 @@ pub fn refuses(op: &Gemm, capability: (i32, i32)) -> Option<String> {
         if op.layout != Layout::Tn {
             return Some("cuBLASLt multiplies fp8 in the layout tn only".to_owned());
         }
-        if !op.k.is_multiple_of(16) || !op.n.is_multiple_of(16) {
+        if op.padded_for_fp8().is_some() {
             return Some("fp8 GEMMs need n and k that are multiples of 16".to_owned());
         }
     }
