@@ -13,7 +13,7 @@ mod remedy;
 mod serve;
 
 pub(crate) use layouts::interleaves;
-pub use order::{Order, memory_share};
+pub use order::{Order, SERVING_MEMORY_SHARE, memory_share};
 pub use remedy::{MOST_REMEDY_GPUS, Remedy, remedy, shorter};
 pub use serve::{Engine, Engines, Limits, serve, split};
 

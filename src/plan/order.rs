@@ -49,6 +49,9 @@ impl Order {
     }
 }
 
+/// The share of a GPU's memory that servers take: vLLM's default of `--gpu-memory-utilization`.
+pub const SERVING_MEMORY_SHARE: f64 = 0.9;
+
 /// The share of a GPU's memory that a planned layout takes at most, by the memory model.
 pub fn memory_share() -> f64 {
     FILE.memory_share

@@ -1,5 +1,6 @@
 //! The nearest workload under which a step fits: as few further GPUs as possible, then as few changes.
 
+use super::SERVING_MEMORY_SHARE;
 use super::layouts::{RECOMPUTED, node};
 use crate::arch::{
     Architecture, BaseDtype, Loss, MemoryUse, Mode, Offload, Optimizer, Recipe, Recompute, Workload, memory_use,
@@ -51,9 +52,11 @@ pub fn remedy(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Re
     }))
 }
 
-/// The same requests with the longest context that fits, or prompts; none in training, or where nothing shorter fits.
+/// The same requests with the longest context that fits the share of the memory that engines take, or prompts; none in
+/// training, or where nothing shorter fits.
 pub fn shorter(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Result<Option<Remedy>> {
     let framework = predictor.framework(work.mode)?;
+    let room = MemoryUse::room(predictor.gpu(), SERVING_MEMORY_SHARE, false);
     let with = |tokens: u64| {
         let workload = match work.mode {
             Mode::Train => return None,
@@ -64,7 +67,7 @@ pub fn shorter(predictor: &Predictor, arch: &Architecture, work: &Workload) -> R
             },
         };
         let memory = memory_use(arch, &workload, &framework.practice).ok()?;
-        memory.fits(predictor.gpu()).then_some(Remedy { workload, memory })
+        (memory.total() <= room).then_some(Remedy { workload, memory })
     };
     let most = work.seq.max(work.context);
     Ok(largest_that(most, |tokens| with(tokens).is_some()).and_then(with))
@@ -293,6 +296,8 @@ pub(super) fn largest_that(most: u64, holds: impl Fn(u64) -> bool) -> Option<u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::Dimension;
+    use crate::plan::{Limits, Query, serve};
 
     /// What a remedy changes of a workload, in the order of its keys.
     fn changed(model: &str, gpu: &str, work: Workload) -> String {
@@ -324,10 +329,31 @@ mod tests {
         let fits = |context| {
             let workload = Workload { context, ..asked };
             let memory = predictor.memory_use(&arch, &workload).unwrap();
-            memory.fits(predictor.gpu())
+            memory.total() <= predictor.gpu().memory() * SERVING_MEMORY_SHARE
         };
         let longest = shorter(&predictor, &arch, &asked).unwrap().unwrap().workload.context;
         assert!(fits(longest) && !fits(longest + 1), "{longest}");
+        // As many tokens as a plan says.
+        let query = Query {
+            kept: vec![(Dimension::Batch, 1)],
+            memory_share: SERVING_MEMORY_SHARE,
+            ..Query::training(1, 1, &asked)
+        };
+        let query = Query {
+            workload: asked,
+            ..query
+        };
+        let limits = Limits {
+            prompt: 100_000,
+            cached: 0,
+            output: 0,
+            concurrency: None,
+            first_token: None,
+            token: None,
+            confidence: Limits::USUAL_CONFIDENCE,
+        };
+        let refused = serve(&predictor, &arch, &query, &limits).unwrap_err().to_string();
+        assert!(refused.contains(&format!("1 of {longest} tokens fit")), "{refused}");
         assert!(
             shorter(&predictor, &arch, &Workload::train(64, 8192))
                 .unwrap()

@@ -7,7 +7,7 @@ use crate::arch::{
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, RouterLoad};
-use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, memory_share, sequences};
+use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, SERVING_MEMORY_SHARE, memory_share, sequences};
 use crate::request::workload::{USUAL_SEQUENCE, format};
 use crate::request::written::{
     Confidence, MemoryShare, Milliseconds, Top, Written, ZeroStage, number_or_text, written,
@@ -533,9 +533,6 @@ pub(super) fn limits(
         confidence: confidence.map_or(Limits::USUAL_CONFIDENCE, |one| one.0),
     }
 }
-
-/// The share of a GPU's memory that servers take: vLLM's default of `--gpu-memory-utilization`.
-pub(super) const SERVING_MEMORY_SHARE: f64 = 0.9;
 
 #[cfg(test)]
 mod tests {

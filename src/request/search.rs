@@ -1,11 +1,11 @@
 //! The fastest architecture for a number of parameters.
 
-use super::plan::{SERVING_MEMORY_SHARE, USUAL_OUTPUT, limits};
+use super::plan::{USUAL_OUTPUT, limits};
 use crate::arch::{Architecture, Dimension, MlpKind, Mode, Moe, Recipe, Stated, Workload, config_json};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::{Dtype, Recurrence};
-use crate::plan::Limits;
+use crate::plan::{Limits, SERVING_MEMORY_SHARE};
 use crate::request::workload::USUAL_SEQUENCE;
 use crate::request::written::{Confidence, LinearShare, Milliseconds, TargetLoss, Tolerance, Top, Written, written};
 use crate::request::{
