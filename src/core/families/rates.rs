@@ -3,7 +3,7 @@
 use super::row::TILE_EDGE;
 use super::{Kernels, collective, experts};
 use crate::gpu::{Generation, Gpu};
-use crate::ops::{Dtype, Op};
+use crate::ops::{Dtype, Gemm, Op};
 use crate::units::{Bytes, Flops, Seconds};
 
 /// The rates of one GPU with the launch term of one software stack, read out once.
@@ -115,6 +115,15 @@ impl GpuRates {
         let compute = op.flops().flops() / self.peak[dtype as usize];
         let memory = (op.bytes().bytes() - self.l2).max(0.0) / self.bandwidth;
         Seconds::from_secs(compute.max(memory))
+    }
+
+    /// Whether a GEMM in 16 bits or fp8 waits for weights alone: more than twice what the second-level cache holds, over 30 us of
+    /// the bandwidth, and less than 0.3 of that in arithmetic.
+    pub fn waits_for_weights(&self, op: &Gemm) -> bool {
+        let memory = op.bytes().bytes() / self.bandwidth;
+        let compute = op.flops().flops() / self.peak[op.dtype as usize];
+        let is_plain = matches!(op.dtype, Dtype::Bf16 | Dtype::Fp16 | Dtype::Fp8);
+        is_plain && op.right_bytes().bytes() > 2.0 * self.l2 && memory > 30e-6 && compute < 0.3 * memory
     }
 
     /// Launch term plus roofline: the scale that a net's output multiplies.

@@ -103,19 +103,25 @@ const OTHER_VENDOR: f64 = 0.60;
 /// The same of a model of all GPUs: its error on GPUs that it did not see.
 const ANY_OTHER_GPU: f64 = 0.30;
 
-/// Half width that learning on the GPU of a sub-model adds to an answer for `gpu`.
-pub fn other_gpu(gpu: &Gpu, known: &Key) -> f64 {
+/// The same of GEMMs that wait for weights alone, on GPUs of one maker: with each of ten GPUs left out, nine in ten are off by less
+/// than 0.07 to 0.32, and by 0.54 on another maker's (docs/method/intervals.md).
+const WAITING_FOR_WEIGHTS: f64 = 0.32;
+
+/// Half widths that learning on the GPU of a sub-model adds to an answer for `gpu`: of any operator, and of a GEMM that waits
+/// for weights alone.
+pub fn other_gpu(gpu: &Gpu, known: &Key) -> [f64; 2] {
     if known.gpu == gpu.name {
-        return 0.0;
+        return [0.0; 2];
     }
     let Ok(other) = Gpu::find(&known.gpu) else {
-        return ANY_OTHER_GPU;
+        return [ANY_OTHER_GPU; 2];
     };
     let dtype = known.variant.dtype().unwrap_or(Dtype::Bf16);
     let peaks = (gpu.nearest_peak(dtype) / other.nearest_peak(dtype)).ln();
     let bandwidths = (gpu.bandwidth() / other.bandwidth()).ln();
     let maker = if gpu.vendor == other.vendor { 0.0 } else { OTHER_VENDOR };
-    EQUAL_GPUS + PER_E_FOLD * (peaks.abs() + bandwidths.abs()) + maker
+    let any = EQUAL_GPUS + PER_E_FOLD * (peaks.abs() + bandwidths.abs()) + maker;
+    [any, any.min(WAITING_FOR_WEIGHTS + maker)]
 }
 
 /// Rates of short bursts over the best sustained ones: the fastest bf16 GEMMs of public tables of A100, H100, H200, B300, GB200 and MI355X over

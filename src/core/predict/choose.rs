@@ -24,8 +24,8 @@ pub struct LoadedModel {
     key: Key,
     /// Name of the GPU it is asked about.
     gpu: String,
-    /// Half width that learning on another GPU adds.
-    pub transfer: f64,
+    /// Half widths that learning on another GPU adds, as [`assume::other_gpu`] has them.
+    pub transfer: [f64; 2],
     /// The fastest arithmetic in 16 bits of a GPU of which it saw no row, where that is known.
     pub reachable: Option<FlopsPerSecond>,
     /// Rates of the GPU that is asked about, with the launch term of the stack.
@@ -57,7 +57,7 @@ impl LoadedModel {
             key: submodel.key.clone(),
             gpu: gpu.name.clone(),
             transfer: if is_measured(submodel, gpu) {
-                0.0
+                [0.0; 2]
             } else {
                 assume::other_gpu(gpu, &submodel.key)
             },

@@ -414,7 +414,7 @@ impl Predictor {
         }
     }
 
-    fn outcome(&self, asked: &Asked, batch: &Batch) -> Outcome {
+    fn outcome(&self, op: &Op, asked: &Asked, batch: &Batch) -> Outcome {
         let model = &self.models[asked.model];
         let Output { mean, spread } = batch.output(asked.model, asked.row);
         let reference = batch.reference(asked.model, asked.row).micros();
@@ -423,7 +423,10 @@ impl Predictor {
         Outcome {
             output: mean + asked.miss.slower,
             half_width: half_width.max(asked.miss.half_width),
-            transfer: model.transfer,
+            transfer: model.transfer[match op {
+                Op::Gemm(op) => usize::from(self.rates.waits_for_weights(op)),
+                _ => 0,
+            }],
         }
     }
 
@@ -466,9 +469,9 @@ impl Predictor {
                 mut caveats,
             } => {
                 let model = &self.models[asked.model];
-                let mut own = self.outcome(&asked, batch);
+                let mut own = self.outcome(op, &asked, batch);
                 if let Some(beside) = beside {
-                    let other = self.outcome(&beside, batch);
+                    let other = self.outcome(op, &beside, batch);
                     // Relative to the reference of the first.
                     let apart = (beside.reference / asked.reference).ln();
                     own.output = (own.output + other.output + apart) / 2.0;
