@@ -201,7 +201,7 @@ impl Lanes {
         let head_time = head_kernels + head_traffic;
 
         let device = layer_kernels + layer_traffic + fixed;
-        let host = get(C::HostUs) * 1e-6 * ledger.launches;
+        let host = (get(C::HostUs) * 1e-6).max(ledger.least_launch) * ledger.launches;
         let stage = smooth_maximum(device, (host - head_time).max(0.0));
         let (in_last, in_head) = if ledger.head_is_a_layer {
             let shorter = (ledger.layers - 1.0) / ledger.layers;
