@@ -203,6 +203,11 @@ pub fn judge<'a>(
             }
             _ => Timed::step(predictor, &run.architecture, &run.workload)?,
         };
+        let release = framework.release(&run.software);
+        let own_pass = match release {
+            Some(release) => timed.own_pass(&framework.clone().at_release(release)),
+            None => timed.own_pass(&framework),
+        };
         let sample = Sample {
             timed,
             measured: run.time,
@@ -211,9 +216,12 @@ pub fn judge<'a>(
                 Measure::Ttft => Kind::FirstToken,
                 Measure::Step | Measure::Tpot | Measure::Batch => Kind::of(&run.architecture, &run.workload),
             },
-            subject: Subject::of(&run.gpu, &run.architecture, &run.workload),
+            subject: Subject {
+                own_pass,
+                ..Subject::of(&run.gpu, &run.architecture, &run.workload)
+            },
             fitted: run.unfitted.is_none(),
-            release: framework.release(&run.software),
+            release,
         };
         let fits = |work: &Workload| {
             memory_use(&run.architecture, work, &framework.practice).map(|memory| memory.fits(&run.gpu))

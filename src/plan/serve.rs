@@ -402,9 +402,10 @@ fn tried(
 fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workload, memory: Bytes) -> Result<Engine> {
     let framework = memo.predictor().framework(work.mode)?;
     let gpu = memo.predictor().gpu();
-    let width = |kind, work: &Workload, cost: Cost| {
+    let width = |kind, own_pass, work: &Workload, cost: Cost| {
         let subject = Subject {
             kind,
+            own_pass,
             ..Subject::of(gpu, arch, work)
         };
         half_width(framework, &subject).map(|(whole, _)| whole.max(cost.half_width))
@@ -424,7 +425,7 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         let cost = memo.cost(arch, work)?;
         let pass = Latency {
             time: cost.time,
-            half_width: width(Kind::Prefill, work, cost),
+            half_width: width(Kind::Prefill, 0.0, work, cost),
             least: cost.least,
         };
         let rate = |time: Seconds| in_flight * limits.prompt as f64 / time.secs();
@@ -452,12 +453,13 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     let kept_width = work.kept_half_width();
     let token = Latency {
         time: load.token(framework, decode.time, shared),
-        half_width: width(Kind::of(arch, work), work, decode).map(|width| quadrature(width, kept_width)),
+        half_width: width(Kind::of(arch, work), 0.0, work, decode).map(|width| quadrature(width, kept_width)),
         least: decode.least / (load.kept_tokens * kept_width.exp()),
     };
+    let first = load.first_token(framework, decode.time, prefill.time);
     let placed = Latency {
-        time: load.first_token(framework, decode.time, prefill.time),
-        half_width: width(Kind::FirstToken, &prompt, prefill),
+        time: first,
+        half_width: width(Kind::FirstToken, (prefill.time / first).min(1.0), &prompt, prefill),
         least: prefill.least,
     };
     let first = Latency {

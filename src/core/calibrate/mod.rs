@@ -4,7 +4,8 @@
 //! in units of the prior's standard deviation, by Levenberg-Marquardt on logarithms (logits of shares). Constants whose
 //! prior has no deviation stay. Runs of one configuration share their error, so each configuration counts with the square
 //! root of its runs, errors are those of fits without the run's own configuration, and the half width of the interval is
-//! the split-conformal quantile over configurations, each weighing alike.
+//! the split-conformal quantile over configurations, each weighing alike. Of a time to the first token it is that of what is
+//! waited for: what an error exceeds of the interval of the prompt's own pass, over the share of the rest.
 
 use crate::framework::{Constant, Figure, Fit, FitGroup, Framework, Kind, Subject};
 use crate::least_squares::least_squares;
@@ -38,6 +39,9 @@ const MANY: f64 = 15.0;
 
 /// The least half width: repeated measurements of one configuration differ by as much.
 const LEAST_HALF_WIDTH: f64 = 0.03;
+
+/// The least share of waiting that a time to the first token counts with.
+const LEAST_WAIT: f64 = 0.1;
 
 /// One measured run with the terms of its prediction.
 #[derive(Clone, Debug)]
@@ -125,9 +129,16 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
     let mut framework = fit(prior, &samples.iter().collect::<Vec<_>>());
     for kind in Kind::ALL {
         let of_kind = samples.iter().zip(&held_out).filter(|(sample, _)| sample.kind == kind);
+        let pass = framework.half_width(Kind::Prefill);
+        let beyond_pass = |sample: &Sample, error: f64| match (pass, sample.subject.own_pass) {
+            (Some(pass), own_pass) if own_pass > 0.0 => {
+                ((error.abs() - own_pass * pass) / (1.0 - own_pass).max(LEAST_WAIT)).max(0.0)
+            }
+            _ => error.abs(),
+        };
         let errors: Vec<(&str, f64)> = of_kind
             .clone()
-            .map(|(sample, error)| (sample.configuration.as_str(), error.abs()))
+            .map(|(sample, error)| (sample.configuration.as_str(), beyond_pass(sample, *error)))
             .collect();
         if errors.is_empty() {
             continue;
@@ -142,7 +153,7 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
             let group = groups.entry((subject.generation.name(), subject.hybrid, beside));
             group.or_default().push((sample, error));
         }
-        let all = group(&judged, half_width);
+        let all = group(&judged, &framework);
         framework.fits.insert(
             kind,
             Fit {
@@ -153,7 +164,7 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
                 mean_ape: all.mean_ape,
                 p90_ape: all.p90_ape,
                 coverage_90: all.coverage_90,
-                groups: groups.values().map(|runs| group(runs, half_width)).collect(),
+                groups: groups.values().map(|runs| group(runs, &framework)).collect(),
             },
         );
     }
@@ -161,10 +172,14 @@ pub fn calibrate(prior: &Framework, samples: &[Sample]) -> Framework {
 }
 
 /// What runs and the errors of fits without their configurations say; there is at least one.
-fn group(judged: &[(&Sample, f64)], half_width: f64) -> FitGroup {
+fn group(judged: &[(&Sample, f64)], framework: &Framework) -> FitGroup {
     let mut apes: Vec<f64> = judged.iter().map(|(_, error)| error.exp_m1().abs()).collect();
     apes.sort_by(f64::total_cmp);
-    let inside = judged.iter().filter(|(_, error)| error.abs() <= half_width);
+    let is_inside = |(sample, error): &&(&Sample, f64)| {
+        let half_width = framework.half_width_with(sample.kind, sample.subject.own_pass);
+        half_width.is_some_and(|half_width| error.abs() <= half_width)
+    };
+    let inside = judged.iter().filter(is_inside);
     let subjects = || judged.iter().map(|(sample, _)| &sample.subject);
     let configurations = judged.iter().map(|(sample, _)| sample.configuration.as_str());
     let first = &judged[0].0.subject;

@@ -31,6 +31,8 @@ pub struct Subject {
     pub adapters: bool,
     /// Whether it verifies draft tokens.
     pub drafts: bool,
+    /// Share of the prompt's own pass in a time to the first token; 0 of all other times.
+    pub own_pass: f64,
 }
 
 /// Runs of one generation of GPUs, and the errors of a fit without their own configuration.
@@ -105,6 +107,7 @@ impl Subject {
             nodes: workload.gpus_per_replica().div_ceil(node),
             adapters: workload.has_adapters(),
             drafts: workload.speculate > 0,
+            own_pass: 0.0,
         }
     }
 

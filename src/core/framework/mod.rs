@@ -31,7 +31,7 @@ named_enum! {
         TrainMoe = "train_moe",
         /// Prompt passes.
         Prefill = "prefill",
-        /// Time to the first token of a request beside others.
+        /// Time to the first token of a request beside others; the half width is that of what it waits for besides its own pass.
         FirstToken = "first_token",
         /// Decode steps of dense models.
         DecodeDense = "decode_dense",
@@ -444,6 +444,13 @@ impl Framework {
     /// its operators.
     pub fn half_width(&self, kind: Kind) -> Option<f64> {
         self.half_widths.get(&kind).copied()
+    }
+
+    /// The same of a time of which a prompt's own pass is this share: that pass is as sure as any.
+    pub fn half_width_with(&self, kind: Kind, own_pass: f64) -> Option<f64> {
+        let waiting = self.half_width(kind)?;
+        let pass = self.half_width(Kind::Prefill).unwrap_or(waiting);
+        Some(waiting + own_pass * (pass - waiting))
     }
 
     /// Sets [`Framework::half_width`].

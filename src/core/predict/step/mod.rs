@@ -383,7 +383,7 @@ impl Whole {
 /// Half width of the 90 % interval of `ln(time)` by the runs of a framework, wider for each gap that they leave; `None` if
 /// no such step was compared.
 pub fn half_width(framework: &Framework, subject: &Subject) -> Option<(f64, Caveats)> {
-    let mut half_width = framework.half_width(subject.kind)?;
+    let mut half_width = framework.half_width_with(subject.kind, subject.own_pass)?;
     let mut unseen = Caveats::default();
     let gaps = framework.evidence(subject).map(|(_, gaps)| gaps);
     for gap in gaps.unwrap_or_else(|| subject.beside()) {

@@ -151,6 +151,14 @@ impl Timed {
         })
     }
 
+    /// Share of the prompt's own pass in a time to the first token; 0 of all other times.
+    pub fn own_pass(&self, framework: &Framework) -> f64 {
+        match self {
+            Self::FirstToken { prefill, .. } => (Lanes::of(prefill, framework).total / self.time(framework)).min(1.0),
+            Self::Step(_) | Self::Token { .. } | Self::Batch { .. } => 0.0,
+        }
+    }
+
     /// The time under a framework.
     pub fn time(&self, framework: &Framework) -> Seconds {
         let total = |ledger: &Ledger| Lanes::of(ledger, framework).total;
