@@ -190,7 +190,8 @@ fn steps() -> String {
     let head = "
 ## Steps, held out by configuration
 
-Servers share the constants of `unknown`. First tokens are mostly queueing.
+Servers share the constants of `unknown`. First tokens are mostly queueing: their half width is that of what is waited for besides the request's own
+prompt pass, whose share of the time has that of `prefill`.
 ";
     fits(head, fitted())
 }
