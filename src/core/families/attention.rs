@@ -86,7 +86,7 @@ pub(super) fn examples(plain: Attention, window: u64) -> (Vec<Attention>, Attent
     (formats.into_iter().chain(others).collect(), grouped)
 }
 
-/// The tile of 64, 128, 192 or 256 whose waste nets are told; FlashAttention has one for 96, too, which [`nearest_head`] knows.
+/// The tile of 64, 128, 192 or 256 whose waste is a feature; FlashAttention has one for 96, too, which [`nearest_head`] knows.
 fn head_tile(head_dim: u64) -> f64 {
     [64, 128, 192, 256]
         .into_iter()
