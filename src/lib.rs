@@ -36,6 +36,9 @@
 //! `train` has an example of a model of one's own timings, [`search::search`] and [`check::check`] have theirs; `examples/` has
 //! a search and the training of such a model.
 //!
+//! The package `shapewise-core` is the predictor alone, without tables, training, search and the program; its modules have the
+//! same names here.
+//!
 //! The modules follow the order in which data flows: the vocabulary first, then the pipeline
 //! from a timing table to a prediction, then the edge that talks to people. `ARCHITECTURE.md`
 //! has the map, `tests/boundaries.toml` who may import whom. How a table becomes a number is in [`method`].

@@ -1,4 +1,4 @@
-//! The last of the test programs: lists the checks that the others skipped, each with what it lacks.
+//! The last of the test programs of the package: lists the checks that the others skipped, each with what it lacks.
 
 #[path = "main/skip.rs"]
 #[expect(dead_code, reason = "other test programs skip")]
