@@ -201,11 +201,11 @@ class Model:
         """The time of one step along the one option that is a range START:END:STEP."""
         return self._ask("sweep_model", options)
 
-    def plan(self, gpus, **options):
+    def plan(self, gpus=None, **options):
         """The best layouts over a number of GPUs, or over each of a range such as "8:1024"."""
         return self._ask("plan", options | {"gpus": gpus})
 
-    def compare(self, gpus, **options):
+    def compare(self, gpus=None, **options):
         """The best layout on each GPU that `gpu` names, with commas between them, or on "all"."""
         return self._ask("compare", options | {"gpus": gpus})
 
@@ -230,12 +230,12 @@ def check(architecture, **options):
     return Model.from_config(architecture).check(**options)
 
 
-def plan(architecture, gpus, **options):
+def plan(architecture, gpus=None, **options):
     """The best layouts of a model over a number of GPUs, or over each of a range such as "8:1024"."""
     return Model.from_config(architecture).plan(gpus, **options)
 
 
-def compare(architecture, gpus, **options):
+def compare(architecture, gpus=None, **options):
     """The best layout of a model, or of each of a list of names, on each GPU that `gpu` names, or on "all"."""
     if isinstance(architecture, (list, tuple)):
         return _ask("compare", options | {"architecture": ",".join(architecture), "gpus": gpus})

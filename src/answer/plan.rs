@@ -47,10 +47,16 @@ fn on_one_gpu(predictor: &Predictor, architecture: &Architecture, request: &Plan
         };
         match pushed {
             Err(error) if error.is_infeasible() => {
-                report.push_refused(query.gpus, error.to_string());
+                if !planned.fewest {
+                    report.push_refused(query.gpus, error.to_string());
+                }
                 refused = Some(error);
             }
             other => other?,
+        }
+        if planned.fewest && report.has_layouts() {
+            report.note_fewest();
+            break;
         }
     }
     match refused.filter(|_| !report.has_layouts()) {
@@ -72,14 +78,18 @@ pub fn compare<P: Borrow<Predictor>>(
     let heading = heading.copied().unwrap_or(gpus[0]);
     let first = architectures[0].borrow();
     let planned = request.planned(first, heading)?;
-    let [query] = &planned.queries[..] else {
-        let allowed = "one number; `plan` takes a range";
-        return Err(Error::field("compare", "gpus", request.gpus, allowed));
+    let count = match (request.gpus, &planned.queries[..]) {
+        (None, _) => None,
+        (Some(_), [query]) => Some(query.gpus),
+        (Some(counts), _) => {
+            let allowed = "one number; `plan` takes a range";
+            return Err(Error::field("compare", "gpus", counts, allowed));
+        }
     };
     if let Some(prices) = &request.usd_per_gpu_hour {
         prices.check("compare", &gpus)?;
     }
-    let mut report = CompareReport::new(&subject(first, request, &planned), query.gpus);
+    let mut report = CompareReport::new(&subject(first, request, &planned), count);
     for gpu in gpus {
         let target = TargetRequest {
             gpu: Some(gpu.name.clone()),

@@ -31,6 +31,9 @@ pub struct GpuCounts {
 }
 
 impl GpuCounts {
+    /// What servers are tried on where no number is asked for.
+    const OF_SERVERS: Self = Self { start: 1, end: 64 };
+
     /// The numbers, rising.
     pub fn values(self) -> impl Iterator<Item = u64> {
         let doubled = std::iter::successors(Some(self.start), |count| count.checked_mul(2));
@@ -202,9 +205,10 @@ pub struct PlanRequest {
     /// input on the command line, the object itself in JSON.
     #[arg(value_name = "PRESET|CONFIG.json")]
     pub architecture: ArchitectureRequest,
-    /// All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+    /// All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch [default: when serving the fewest of
+    /// 1, 2, 4, … that do].
     #[arg(long, value_name = "N|START:END")]
-    pub gpus: GpuCounts,
+    pub gpus: Option<GpuCounts>,
     /// What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
     #[arg(long, default_value_t)]
     #[serde(default)]
@@ -354,6 +358,8 @@ pub struct PlanRequest {
 pub struct Planned {
     /// One query for each number of GPUs.
     pub queries: Vec<Query>,
+    /// Whether the first number with an answer is meant alone, as none was asked for.
+    pub fewest: bool,
     /// The requests, when serving.
     pub limits: Option<Limits>,
 }
@@ -422,7 +428,10 @@ impl PlanRequest {
             ..base
         };
         let workload = workload.speculating(arch, speculate, self.draft, self.acceptance)?;
-        let largest = self.gpus.values().last().unwrap_or(1);
+        let allowed = "a number of GPUs, such as 8; serving takes the fewest that do";
+        let absent = || Error::field("plan", "gpus", "absent", allowed);
+        let counts = self.gpus.or(serves.then_some(GpuCounts::OF_SERVERS)).ok_or_else(absent)?;
+        let largest = counts.values().last().unwrap_or(1);
         let tokens = self.global_batch.map(|tokens| tokens.0);
         let global_batch = sequences(tokens, seq, largest)?;
         let memory_share = match (self.memory_share, serves) {
@@ -430,7 +439,7 @@ impl PlanRequest {
             (None, true) => SERVING_MEMORY_SHARE,
             (None, false) => memory_share(),
         };
-        let queries = self.gpus.values().map(|gpus| Query {
+        let queries = counts.values().map(|gpus| Query {
             gpus,
             global_batch,
             workload,
@@ -446,6 +455,7 @@ impl PlanRequest {
         });
         Ok(Planned {
             queries: queries.collect(),
+            fewest: self.gpus.is_none(),
             limits: serves.then_some(Limits {
                 prompt: seq,
                 cached,

@@ -57,6 +57,12 @@ pub struct Fix {
     pub breaks: Vec<&'static Rule>,
 }
 
+impl Fix {
+    fn is_worth_naming(&self) -> bool {
+        self.gain.is_none_or(|gain| gain.expected >= WORTH_NAMING)
+    }
+}
+
 /// Looks for fixes of one shape.
 pub(super) struct Fixer<'a> {
     predictor: &'a Predictor,
@@ -142,7 +148,7 @@ impl<'a> Fixer<'a> {
         // A shape that is no faster is no fix of a rule about speed.
         let met = fixes.len();
         if finding.rule.kind == Kind::Speed {
-            fixes.retain(|fix| fix.gain.is_none_or(|gain| gain.expected >= WORTH_NAMING));
+            fixes.retain(Fix::is_worth_naming);
         }
         if met > 0 && fixes.is_empty() {
             return Some(Remedy::NotFaster { met });
@@ -233,7 +239,9 @@ impl<'a> Fixer<'a> {
             work: *self.work,
         };
         let (fixed, breaks) = self.effect(&near)?;
-        self.predicted(near, fixed, breaks)
+        let is_of_speed = fixed.iter().all(|rule| rule.kind == Kind::Speed);
+        let fix = self.predicted(near, fixed, breaks)?;
+        (!is_of_speed || fix.is_worth_naming()).then_some(fix)
     }
 
     /// Candidates for a rule around `arch`, those that change least first.

@@ -111,6 +111,16 @@ fn needing_less_memory_breaks_no_rule() {
     assert_eq!(together.architecture.heads, 20);
 }
 
+/// A server takes as long for a step of any small model.
+#[test]
+fn a_step_that_the_server_bounds_has_no_fix_of_speed() {
+    for name in ["smollm2-135m", "pythia-410m", "qwen3-0.6b"] {
+        let check = check(&predictor("h100"), &preset(name), &Workload::decode(1, 1024)).unwrap();
+        assert!(check.together.is_none() && all_fixes(&check).next().is_none(), "{name}");
+        assert!(!check.is_broken(), "{name}");
+    }
+}
+
 #[test]
 fn a_split_that_does_not_run_is_a_finding_with_a_fix() {
     let arch = preset("gpt2-medium");

@@ -243,6 +243,17 @@ impl PlanReport {
         }
     }
 
+    /// Says that the number of GPUs is not one that was asked for.
+    pub fn note_fewest(&mut self) {
+        if let [plan] = &self.plans[..] {
+            let gpus = match plan.gpus {
+                1 => "1 GPU is the fewest that serves this".to_owned(),
+                gpus => format!("{} GPUs are the fewest that serve this", grouped(gpus)),
+            };
+            self.notes.push(format!("{gpus}; `gpus` asks for others"));
+        }
+    }
+
     /// Adds the layouts of a training step.
     pub fn push_plan(&mut self, subject: &Subject<'_>, gpus: u64, plan: &Plan) {
         self.order = plan.order.cloned();
@@ -476,7 +487,9 @@ pub struct CompareReport {
     /// Of several models, the first.
     #[serde(flatten)]
     asked: AskedKeys,
-    gpus: u64,
+    /// Absent where each model has the fewest that serve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpus: Option<u64>,
     /// What the best layouts keep in the memory of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
@@ -509,7 +522,7 @@ struct ComparedKeys {
 
 impl CompareReport {
     /// A report without GPUs.
-    pub fn new(subject: &Subject<'_>, gpus: u64) -> Self {
+    pub fn new(subject: &Subject<'_>, gpus: Option<u64>) -> Self {
         Self {
             asked: AskedKeys::of(subject),
             gpus,

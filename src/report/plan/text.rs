@@ -458,8 +458,9 @@ impl Report for CompareReport {
         let asked = &self.asked;
         let several = self.has_models();
         let gpus = match self.gpus {
-            1 => "1 GPU".to_owned(),
-            gpus => format!("{} GPUs", grouped(gpus)),
+            None => "the fewest GPUs that serve each".to_owned(),
+            Some(1) => "1 GPU".to_owned(),
+            Some(gpus) => format!("{} GPUs", grouped(gpus)),
         };
         let heading = match several {
             true => format!("models on {gpus}, {}: {}\n", asked.mode, asked.work()),
@@ -477,6 +478,7 @@ impl Report for CompareReport {
             left("model"),
             left("format").minor(1),
             left("best layout"),
+            right("GPUs"),
             right("requests each").minor(5),
             right("tokens/s per GPU"),
             right("90 %").minor(1),
@@ -506,6 +508,7 @@ impl Report for CompareReport {
                 some(several.then_some(&compared.model)),
                 some(compared.format.filter(|_| several)),
                 layout_text(&layout.workload),
+                some(self.gpus.is_none().then(|| grouped(layout.workload.gpus()))),
                 some(serves.map(|_| grouped(layout.workload.batch))),
                 tokens(layout.tokens_per_s_per_gpu),
                 rate_interval(layout),
