@@ -3,12 +3,13 @@
 //! Degrees of parallelism divide the GPUs, and what the model must divide by is checked by [`Workload::validate`]. Tensor
 //! parallelism stays inside a node (Megatron-LM, arXiv 2104.04473, takeaway 1), interleaving needs micro-batches in
 //! multiples of the stages (section 2.2.2 there), and weights are sharded over replicas (ZeRO 2 and 3) without a
-//! pipeline alone, as Megatron-FSDP and FSDP2's recipes run it.
+//! pipeline alone, as Megatron-FSDP runs it, unless the file of the framework says otherwise.
 
 use super::Query;
 use crate::arch::{Architecture, Dimension, Recompute, Workload};
 use crate::framework::Framework;
 use crate::gpu::Gpu;
+use crate::predict::Predictor;
 
 /// The most tensor-parallel ranks: heads and MLP are cut too thin beyond.
 const MOST_TP: u64 = 16;
@@ -49,11 +50,12 @@ pub(super) fn layouts(arch: &Architecture, gpu: &Gpu, query: &Query, framework: 
     for work in ranks(arch, gpu, query) {
         let work = &work;
         for sharded in experts(arch, query, work) {
-            if framework.check_layout(&sharded).is_err() {
-                continue;
-            }
-            for zero in zero_stages_of(query, &sharded, &framework.zero_stages) {
-                for batched in batches(query, &Workload { zero, ..sharded }) {
+            for zero in zero_stages_of(query, &sharded, framework) {
+                let sharded = Workload { zero, ..sharded };
+                if framework.check_layout(&sharded).is_err() {
+                    continue;
+                }
+                for batched in batches(query, &sharded) {
                     for interleaved in interleavings(arch, query, &batched) {
                         let runs = framework.splits(Dimension::Vp, interleaved.vp);
                         if runs && interleaved.validate(arch).is_ok() {
@@ -68,13 +70,19 @@ pub(super) fn layouts(arch: &Architecture, gpu: &Gpu, query: &Query, framework: 
 }
 
 /// Whether so many GPUs can share steps of so many sequences at all.
-pub(super) fn divides(arch: &Architecture, gpu: &Gpu, query: &Query, gpus: u64, global_batch: u64) -> bool {
+pub(super) fn divides(predictor: &Predictor, arch: &Architecture, query: &Query, gpus: u64, global_batch: u64) -> bool {
     let query = Query {
         gpus,
         global_batch,
         ..query.clone()
     };
-    !ranks(arch, gpu, &query).is_empty()
+    let Ok(framework) = predictor.framework(query.workload.mode) else {
+        return false;
+    };
+    ranks(arch, predictor.gpu(), &query).iter().any(|work| {
+        let work = Workload { batch: 1, ..*work };
+        framework.check_layout(&work).is_ok() && work.validate(arch).is_ok()
+    })
 }
 
 /// Tensor, context, pipeline and data-parallel ranks.
@@ -139,15 +147,19 @@ fn experts(arch: &Architecture, query: &Query, work: &Workload) -> Vec<Workload>
     all
 }
 
-fn zero_stages_of(query: &Query, work: &Workload, stages: &[u8]) -> Vec<u8> {
+fn zero_stages_of(query: &Query, work: &Workload, framework: &Framework) -> Vec<u8> {
     if let Some(stage) = query.zero {
         return vec![stage];
     }
     if work.dp * work.cp == 1 {
         return vec![0];
     }
-    let possible = stages.iter().copied();
-    possible.filter(|&stage| stage < 2 || work.pp == 1).collect()
+    let says = framework
+        .zero_stages_beside
+        .iter()
+        .any(|(rank, _)| *rank == Dimension::Pp);
+    let possible = framework.zero_stages.iter().copied();
+    possible.filter(|&stage| stage < 2 || work.pp == 1 || says).collect()
 }
 
 /// Sequences of a micro-batch in powers of two, and how many micro-batches fill the batch.

@@ -247,7 +247,11 @@ pub fn sequences(tokens: Option<f64>, seq: u64, gpus: u64) -> Result<u64> {
     ];
     let is_near = |count: f64| count >= 1.0 && (count / sequences - 1.0).abs() <= 1.0 / 16.0;
     let shared = near.into_iter().find(|&count| is_shared(count) && is_near(count));
-    let chosen = shared.or_else(|| near.into_iter().find(|&count| count.fract() == 0.0 && is_near(count)));
+    // What is no round number is meant as it is.
+    let exact = (sequences.fract() == 0.0 && tokens % 1e3 != 0.0).then_some(sequences);
+    let chosen = exact
+        .or(shared)
+        .or_else(|| near.into_iter().find(|&count| count.fract() == 0.0 && is_near(count)));
     chosen.map(|count| count as u64).ok_or_else(|| {
         let least = sequences.floor().max(1.0) * seq as f64;
         let sequences_meant = match tokens < seq as f64 {
@@ -335,7 +339,7 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
     };
     Error::infeasible(match least(query.workload.loss) {
         None => {
-            let divides = |gpus, batch| layouts::divides(arch, gpu, query, gpus, batch);
+            let divides = |gpus, batch| layouts::divides(predictor, arch, query, gpus, batch);
             // The nearest first.
             let near = |count: u64| {
                 (1..=NEAR).flat_map(move |apart| [count.saturating_sub(apart).max(1), (count + apart).min(MOST_GPUS)])

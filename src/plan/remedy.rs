@@ -45,7 +45,7 @@ pub fn remedy(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Re
         spread.find_map(|spread| {
             let is_enough = |work: &Workload| fits(work).is_some();
             let kinds = kinds(gpu, arch, &spread, framework, &is_enough);
-            let is_legal = |work: &Workload| work.validate(arch).is_ok();
+            let is_legal = |work: &Workload| work.validate(arch).is_ok() && runs(work);
             let mut near = near(spread, kinds, &is_legal, &is_enough);
             near.find_map(|workload| fits(&workload).map(|memory| Remedy { workload, memory }))
         })

@@ -217,6 +217,8 @@ pub struct Framework {
     pub generations: Vec<Generation>,
     /// ZeRO stages that it runs with more than one replica.
     pub zero_stages: Vec<u8>,
+    /// Those of them that it runs beside such ranks, where they are not all.
+    pub zero_stages_beside: Vec<(Dimension, Vec<u8>)>,
     /// Ranks that it splits a model over, besides replicas.
     pub ranks: Vec<Dimension>,
     /// Whose kernels it runs.
@@ -292,7 +294,7 @@ impl Framework {
         Err(Error::field(place, dimension.name(), number, &allowed))
     }
 
-    /// Refuses a layout with ranks that it does not split a model over.
+    /// Refuses a layout with ranks that it does not split a model over, or with a ZeRO stage that it does not run beside them.
     pub fn check_layout(&self, work: &Workload) -> Result<()> {
         let [tp, cp, ep, pp, vp] = Self::RANKS;
         let ranks = [
@@ -302,7 +304,26 @@ impl Framework {
             (pp, work.pp),
             (vp, work.vp),
         ];
-        self.check_ranks("workload", &ranks)
+        self.check_ranks("workload", &ranks)?;
+        let beside = self
+            .zero_stages_beside
+            .iter()
+            .filter(|(of, _)| ranks.iter().any(|(rank, number)| rank == of && *number > 1));
+        match beside
+            .clone()
+            .find(|(_, stages)| work.dp * work.cp > 1 && !stages.contains(&work.zero))
+        {
+            Some((rank, stages)) => {
+                let stages: Vec<String> = stages.iter().map(u8::to_string).collect();
+                let allowed = format!(
+                    "{} beside {rank} ranks under framework {}",
+                    stages.join(", "),
+                    self.name
+                );
+                Err(Error::field("workload", "zero", work.zero, &allowed))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The built-in framework with this name that runs this mode on this generation of GPUs.
@@ -640,11 +661,39 @@ mod tests {
             assert!(refused.contains(&wanted), "{refused}");
             of(name).check_layout(&Workload { tp: 1, dp: 8, ..tp }).unwrap();
         }
-        for name in ["megatron", "fsdp2", "megatron-deepspeed", "maxtext", "unknown"] {
+        for name in [
+            "megatron",
+            "fsdp2",
+            "megatron-deepspeed",
+            "maxtext",
+            "unknown",
+            "deepspeed",
+            "torchtitan",
+        ] {
             of(name).check_layout(&tp).unwrap();
         }
         let vp = of("megatron-deepspeed").check_layout(&Workload { pp: 4, vp: 2, ..tp });
         assert!(vp.is_err());
+        for (name, pp, zero, runs) in [
+            ("deepspeed", 4, 1, true),
+            ("deepspeed", 4, 2, false),
+            ("deepspeed", 1, 2, true),
+            ("deepspeed", 1, 3, false),
+            ("torchtitan", 4, 2, true),
+            ("torchtitan", 4, 3, false),
+            ("torchtitan", 1, 3, true),
+            ("fsdp2", 4, 2, false),
+        ] {
+            let work = Workload { pp, zero, dp: 8, ..tp };
+            assert_eq!(of(name).check_layout(&work).is_ok(), runs, "{name} pp {pp} ZeRO {zero}");
+        }
+        let alone = Workload {
+            tp: 1,
+            dp: 8,
+            zero: 3,
+            ..tp
+        };
+        of("deepspeed").check_layout(&alone).unwrap();
     }
 
     #[test]

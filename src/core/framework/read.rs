@@ -30,6 +30,9 @@ struct File {
     /// ZeRO stages that it runs; empty means those of the framework it inherits from, else for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     zero_stages: Vec<u8>,
+    /// ZeRO stages that it runs beside such ranks, where they are not all; empty means those of the framework it inherits from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    zero_stages_beside: BTreeMap<String, Vec<u8>>,
     /// Ranks that it splits a model over; empty means those of the framework it inherits from, else for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<Vec<String>>,
@@ -100,15 +103,21 @@ pub(super) fn framework(text: &str, place: &str, find: &dyn Fn(&str) -> Result<F
     if !file.zero_stages.is_empty() {
         framework.zero_stages = file.zero_stages;
     }
+    let rank = |field: &str, name: &String| {
+        let mut known = Framework::RANKS.into_iter();
+        known.find(|rank| rank.name() == name).ok_or_else(|| {
+            let allowed = Framework::RANKS.map(Dimension::name).join(", ");
+            Error::field(place, field, name, &allowed)
+        })
+    };
     if let Some(names) = file.ranks {
-        let rank = |name: &String| {
-            let mut known = Framework::RANKS.into_iter();
-            known.find(|rank| rank.name() == name).ok_or_else(|| {
-                let allowed = Framework::RANKS.map(Dimension::name).join(", ");
-                Error::field(place, "ranks", name, &allowed)
-            })
-        };
-        framework.ranks = names.iter().map(rank).collect::<Result<_>>()?;
+        let ranks = names.iter().map(|name| rank("ranks", name));
+        framework.ranks = ranks.collect::<Result<_>>()?;
+    }
+    if !file.zero_stages_beside.is_empty() {
+        let beside = file.zero_stages_beside.into_iter();
+        let beside = beside.map(|(name, stages)| Ok((rank("zero_stages_beside", &name)?, stages)));
+        framework.zero_stages_beside = beside.collect::<Result<_>>()?;
     }
     if let Some(provider) = file.memory_kernels {
         framework.kernels.memory = provider;
@@ -190,6 +199,7 @@ fn neutral() -> Framework {
         modes: Vec::new(),
         generations: Vec::new(),
         zero_stages: vec![0, 1, 2, 3],
+        zero_stages_beside: Vec::new(),
         ranks: Framework::RANKS.to_vec(),
         kernels: Kernels::default(),
         practice: Practice::default(),
@@ -225,6 +235,15 @@ pub(super) fn to_toml(framework: &Framework) -> String {
         zero_stages: match framework.zero_stages == base.zero_stages {
             true => Vec::new(),
             false => framework.zero_stages.clone(),
+        },
+        zero_stages_beside: match framework.zero_stages_beside == base.zero_stages_beside {
+            true => BTreeMap::new(),
+            false => {
+                let beside = framework.zero_stages_beside.iter();
+                beside
+                    .map(|(rank, stages)| (rank.name().to_owned(), stages.clone()))
+                    .collect()
+            }
         },
         ranks: (framework.ranks != base.ranks).then(|| {
             let ranks = framework.ranks.iter();
