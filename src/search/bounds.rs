@@ -44,6 +44,12 @@ pub struct Bound {
     /// Whether it holds for mixtures of experts alone, or for dense models alone.
     #[serde(default)]
     experts: Option<bool>,
+    /// Fewest experts that it holds for.
+    #[serde(default)]
+    from_experts: Option<u64>,
+    /// Number of experts from which it no longer holds.
+    #[serde(default)]
+    below_experts: Option<u64>,
     /// Evidence.
     pub source: String,
 }
@@ -161,9 +167,12 @@ impl Bounds {
             MlpKind::Gelu => Quantity::FfnRatioGated,
             MlpKind::Swiglu => Quantity::FfnRatioPlain,
         };
+        let experts = base.moe.map_or(0, |moe| moe.experts);
         let holds = |bound: &&Bound| {
             bound.name != unused
                 && bound.experts.is_none_or(|experts| experts == base.moe.is_some())
+                && bound.from_experts.is_none_or(|from| experts >= from)
+                && bound.below_experts.is_none_or(|below| experts < below)
                 && bound.from_parameters.is_none_or(|from| budget >= from)
                 && bound.below_parameters.is_none_or(|below| budget < below)
         };
