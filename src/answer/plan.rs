@@ -1,6 +1,6 @@
 //! Plans for each number of GPUs, and the best plan on each of several GPUs.
 
-use crate::arch::{Architecture, Workload};
+use crate::arch::{Architecture, Mode, Workload};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
@@ -35,6 +35,9 @@ fn on_one_gpu(predictor: &Predictor, architecture: &Architecture, request: &Plan
     let mut report = PlanReport::new(predictor, &subject)?;
     if let Some(tokens) = &request.global_batch {
         report.note_tokens(tokens.0);
+    }
+    if request.mode == Mode::Decode && planned.queries[0].workload.mode == Mode::Prefill {
+        report.note_prompts();
     }
     let mut refused = None;
     for query in &planned.queries {

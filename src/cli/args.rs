@@ -148,7 +148,7 @@ impl Cli {
             let sweeps = command.get_name() == "sweep";
             if sweeps { command } else { without_ranges(command) }
         });
-        let args = counted_gpus(args);
+        let args = near_formats(counted_gpus(args));
         let matches: ArgMatches = command.clone().try_get_matches_from(&args).map_err(|error| {
             let words = args.iter().skip(1);
             let words: Vec<_> = words.map(|arg| arg.to_string_lossy().into_owned()).collect();
@@ -175,6 +175,17 @@ fn counted_gpus(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         }
     }
     all
+}
+
+/// The nearest number format in place of one that only llama.cpp has, which standard error names.
+fn near_formats(mut args: Vec<OsString>) -> Vec<OsString> {
+    let at = args.windows(2).position(|pair| pair[0] == "--dtype");
+    let near = at.and_then(|at| Some((at + 1, hints::taken("dtype", args[at + 1].to_str()?)?)));
+    if let Some((at, (taken, why))) = near {
+        super::note(why);
+        args[at] = taken.into();
+    }
+    args
 }
 
 /// How many of which GPU: `8xh100`, `h100x8`, `8 h100`, `h100:8`.

@@ -373,16 +373,20 @@ impl PlanRequest {
     fn described(&self, arch: &Architecture, sizes: &mut Sizes) -> Result<Planned> {
         let serves = self.mode != Mode::Train;
         self.refuse_of_the_other_kind(serves)?;
+        let generated = sizes.option("output", self.output);
+        // The prompt pass makes the first token.
+        let mode = match (self.mode, generated) {
+            (Mode::Decode, Some(1)) => Mode::Prefill,
+            (mode, _) => mode,
+        };
         let speculate = sizes.option("speculate", self.speculate);
-        let room = match self.mode {
+        let room = match mode {
             // The last decoding step adds its tokens to a full cache.
             Mode::Decode => arch.positions.longest().saturating_sub(1 + speculate.unwrap_or(0)),
             Mode::Train | Mode::Prefill => arch.positions.longest(),
         };
-        let output = match self.mode {
-            Mode::Decode => sizes
-                .option("output", self.output)
-                .unwrap_or(USUAL_OUTPUT.min(room / 2)),
+        let output = match mode {
+            Mode::Decode => generated.unwrap_or(USUAL_OUTPUT.min(room / 2)),
             Mode::Train | Mode::Prefill => 0,
         };
         let concurrency = sizes.option("concurrency", self.concurrency);
@@ -405,12 +409,12 @@ impl PlanRequest {
             let allowed = format!("less than the {seq} tokens of a prompt");
             return Err(Error::field("plan", "cached_tokens", cached, &allowed));
         }
-        let base = match self.mode {
+        let base = match mode {
             Mode::Train => Workload::train(1, seq),
             Mode::Prefill => Workload::prefill(1, seq),
             Mode::Decode => Workload::decode(1, seq + output / 2),
         };
-        let (dtype, recipe) = format(self.mode, arch, self.dtype, self.recipe, sizes);
+        let (dtype, recipe) = format(mode, arch, self.dtype, self.recipe, sizes);
         let workload = Workload {
             dtype,
             recipe,
@@ -422,7 +426,7 @@ impl PlanRequest {
             autocast: self.autocast,
             lora: lora.unwrap_or(0),
             lora_targets: self.lora_targets,
-            base_dtype: self.base_dtype,
+            base_dtype: arch.base_dtype(lora, self.base_dtype),
             kv_cache_dtype: self.kv_cache_dtype,
             router_load: self.router_load,
             ..base
@@ -430,7 +434,10 @@ impl PlanRequest {
         let workload = workload.speculating(arch, speculate, self.draft, self.acceptance)?;
         let allowed = "a number of GPUs, such as 8; serving takes the fewest that do";
         let absent = || Error::field("plan", "gpus", "absent", allowed);
-        let counts = self.gpus.or(serves.then_some(GpuCounts::OF_SERVERS)).ok_or_else(absent)?;
+        let counts = self
+            .gpus
+            .or(serves.then_some(GpuCounts::OF_SERVERS))
+            .ok_or_else(absent)?;
         let largest = counts.values().last().unwrap_or(1);
         let tokens = self.global_batch.map(|tokens| tokens.0);
         let global_batch = sequences(tokens, seq, largest)?;
@@ -511,12 +518,12 @@ impl PlanRequest {
             (
                 "output",
                 self.output.is_some() && self.mode == Mode::Prefill,
-                "nothing in prefill, where engines do nothing but prompts",
+                "nothing where engines do nothing but prompts",
             ),
             (
                 "tpot_ms",
-                self.tpot_ms.is_some() && self.mode == Mode::Prefill,
-                "nothing in prefill, where engines do nothing but prompts",
+                self.tpot_ms.is_some() && (self.mode == Mode::Prefill || self.output == Some(Size::Number(1))),
+                "nothing where engines do nothing but prompts",
             ),
         ];
         match beside.iter().find(|(_, given, _)| *given) {

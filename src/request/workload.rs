@@ -205,7 +205,7 @@ impl WorkloadRequest {
             router_load: self.router_load,
             lora: lora.unwrap_or(0),
             lora_targets: self.lora_targets,
-            base_dtype: self.base_dtype,
+            base_dtype: architecture.base_dtype(lora, self.base_dtype),
             ..Workload::train(1, 1)
         };
         workload.speculating(architecture, speculate, self.draft, self.acceptance)

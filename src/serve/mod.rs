@@ -180,7 +180,7 @@ pub fn router(app: App, origins: &[String]) -> Result<Router> {
         .route("/api", get(page::api))
         .route("/page/{name}", get(page::part))
         .fallback(async || Problem::nothing_here())
-        .method_not_allowed_fallback(async || Problem::other_method())
+        .method_not_allowed_fallback(async |method: Method| Problem::other_method(&method))
         .layer(caught(&app))
         .layer(option_layer(cors))
         .layer(fixed("content-security-policy", page::POLICY))

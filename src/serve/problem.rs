@@ -2,7 +2,7 @@
 
 use crate::error::{Error, shortened};
 use crate::request::{WorkloadRequest, json};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::time::Duration;
@@ -120,8 +120,12 @@ impl Problem {
     }
 
     /// The address takes another method.
-    pub fn other_method() -> Self {
-        let detail = "the header `Allow` names the methods of this address".to_owned();
+    pub fn other_method(taken: &Method) -> Self {
+        let detail = match *taken {
+            Method::GET => "this address takes POST with a JSON body".to_owned(),
+            Method::POST => "this address takes GET".to_owned(),
+            _ => "the header `Allow` names the methods of this address".to_owned(),
+        };
         let title = "The address does not take this method";
         let status = StatusCode::METHOD_NOT_ALLOWED;
         Self::new(status, "/api#method", title, detail)

@@ -5,7 +5,7 @@
 
 use super::layer::{Linear, Shards, StageLayers};
 use super::params::{rank_expert_parameters, rank_linears, rank_parameters};
-use super::stored::Packing;
+use super::stored::{Packing, Stored};
 use super::{Architecture, MlpKind, Role, Workload};
 use crate::toml_text::built_in;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -201,6 +201,20 @@ impl PartialSchema for Targets {
 }
 
 impl ToSchema for Targets {}
+
+impl Architecture {
+    /// The format of the weights below adapters of a rank: the one that is asked for, else the nearest to a checkpoint that is stored
+    /// in integers.
+    pub fn base_dtype(&self, lora: Option<u64>, asked: BaseDtype) -> BaseDtype {
+        let stored = self.stated.stored().and_then(Stored::integers);
+        let Some(packing) = stored.filter(|_| asked == BaseDtype::Auto && lora.is_some_and(|rank| rank > 0)) else {
+            return asked;
+        };
+        let apart = |base: &Base| (base.packing.bytes(self.hidden) - packing.bytes(self.hidden)).abs();
+        let nearest = BASES.iter().min_by(|(_, a), (_, b)| apart(a).total_cmp(&apart(b)));
+        nearest.map_or(asked, |(dtype, _)| *dtype)
+    }
+}
 
 impl Workload {
     /// Whether adapters alone are trained.

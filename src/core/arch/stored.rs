@@ -66,6 +66,13 @@ impl Stored {
         Recipe::of_format(dtype, unpacked_to)
     }
 
+    /// How its linear maps are packed, if they are in integers beside 16-bit inputs.
+    pub(super) fn integers(&self) -> Option<Packing> {
+        let packed = self.parts.iter().find(|part| part.count > 0);
+        let packed = packed.filter(|_| self.is_exact && matches!(self.dtype, Dtype::W4a16 | Dtype::W8a16));
+        packed.map(|part| part.packing)
+    }
+
     /// Whether a workload serves these weights as they are.
     pub(super) fn is_taken_by(&self, work: &Workload) -> bool {
         let dtype = work.linear_dtype();

@@ -254,6 +254,12 @@ impl PlanReport {
         }
     }
 
+    /// Says that requests are prompts alone, though they were to be decoded.
+    pub fn note_prompts(&mut self) {
+        let note = "the prompt pass makes the one token of a request; rates count the tokens of prompts";
+        self.notes.push(note.to_owned());
+    }
+
     /// Adds the layouts of a training step.
     pub fn push_plan(&mut self, subject: &Subject<'_>, gpus: u64, plan: &Plan) {
         self.order = plan.order.cloned();

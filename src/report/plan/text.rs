@@ -120,8 +120,8 @@ impl PlanReport {
                 grouped(plan.predicted.unwrap_or(plan.fitting) as u64)
             ),
             Mode::Prefill | Mode::Decode => format!(
-                "{} ways to split the GPUs into engines; {} fit; one takes {room} with every cache full",
-                grouped(plan.legal as u64),
+                "{} to split the GPUs into engines; {} fit; one takes {room} with every cache full",
+                counted(plan.legal as u64, "way"),
                 grouped(plan.fitting as u64)
             ),
         });
@@ -223,9 +223,9 @@ impl PlanKeys {
                 percent(step.mfu)
             ),
             (None, Some(request)) => format!(
-                "{}, {} requests each{}: {}, first token after {}{}",
+                "{}, {} each{}: {}, first token after {}{}",
                 layout_text(&Workload { dp: 1, ..*work }),
-                grouped(work.batch),
+                counted(work.batch, "request"),
                 some(request.waiting.map(|waiting| {
                     let (run, wait) = (grouped(work.batch * work.dp), grouped(waiting));
                     let engines = if work.dp == 1 { "engine" } else { "engines" };
@@ -255,6 +255,11 @@ impl PlanKeys {
         let run = some(self.run.as_ref().map(|run| format!("{}\n", run.text())));
         format!("fastest {fastest}\n{run}")
     }
+}
+
+/// `1 way`, `2 ways`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 fn training_table(plan: &PlanKeys) -> String {

@@ -1,7 +1,7 @@
 //! What a config says beyond the shape: the number format of its weights, and parts that no answer counts.
 
 use super::super::stored::Stored;
-use super::super::{Architecture, Workload};
+use super::super::{Architecture, BaseDtype, Workload};
 use super::fields::Fields;
 use super::quantized::{self, EXPERT_DTYPE};
 use super::text_part;
@@ -199,7 +199,8 @@ impl Stated {
             return (format.dtype() != Some(work.linear_dtype())).then_some(contradiction);
         };
         if work.trains() {
-            return (work.linear_dtype() != stored.dtype).then_some(contradiction);
+            let is_taken = work.linear_dtype() == stored.dtype || work.base_dtype != BaseDtype::Auto;
+            return (!is_taken).then_some(contradiction);
         }
         if !stored.is_taken_by(work) {
             return Some(format!("{contradiction}, as was asked"));
@@ -211,7 +212,7 @@ impl Stated {
         };
         let timed = match stored.is_exact && work.linear_dtype() == stored.dtype {
             true => String::new(),
-            false => format!("; timed as {}", work.linear_dtype()),
+            false => format!("; timed as {}, the nearest", work.linear_dtype()),
         };
         Some(format!(
             "weights as stored, {name} (`{field}`), with their scales{kept}{timed}{others}"
