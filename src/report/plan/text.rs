@@ -223,9 +223,15 @@ impl PlanKeys {
                 percent(step.mfu)
             ),
             (None, Some(request)) => format!(
-                "{}, {} each{}: {}, first token after {}{}",
-                layout_text(&Workload { dp: 1, ..*work }),
-                counted(work.batch, "request"),
+                "{}{}: {}, first token after {}{}",
+                match self.gpus {
+                    1 => format!("{} at once", counted(work.batch, "request")),
+                    _ => format!(
+                        "{}, {} each",
+                        layout_text(&Workload { dp: 1, ..*work }),
+                        counted(work.batch, "request")
+                    ),
+                },
                 some(request.waiting.map(|waiting| {
                     let (run, wait) = (grouped(work.batch * work.dp), grouped(waiting));
                     let engines = if work.dp == 1 { "engine" } else { "engines" };
