@@ -518,12 +518,12 @@ impl PlanRequest {
             (
                 "output",
                 self.output.is_some() && self.mode == Mode::Prefill,
-                "nothing where engines do nothing but prompts",
+                "nothing in prefill: engines do nothing but prompts",
             ),
             (
                 "tpot_ms",
                 self.tpot_ms.is_some() && (self.mode == Mode::Prefill || self.output == Some(Size::Number(1))),
-                "nothing where engines do nothing but prompts",
+                "nothing in prefill, nor with an output of 1: engines do nothing but prompts",
             ),
         ];
         match beside.iter().find(|(_, given, _)| *given) {
