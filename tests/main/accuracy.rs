@@ -182,13 +182,8 @@ mod kept_rows {
         ),
         ("aic_sparse_attention", &["h100", "h200"], &["sglang 0.5.14"], 97),
         ("aic_moe", &[], MOE_STACKS, 97),
-        // Of these GPUs but L40S, weights of 4 bits alone.
-        (
-            "aic_moe_more",
-            &["a100", "h100", "h200", "b200", "l40s"],
-            MOE_STACKS,
-            97,
-        ),
+        // Of these GPUs, weights of 4 bits alone.
+        ("aic_moe_more", &["a100", "h100", "h200", "b200"], MOE_STACKS, 97),
     ];
 
     const MOE_STACKS: &[&str] = &[
