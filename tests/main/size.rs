@@ -47,7 +47,8 @@ fn no_module_grows_unnoticed() {
     for path in below(&["src"], "rs") {
         let inside = path.strip_prefix(&source).unwrap().with_extension("");
         let mut names = inside.iter().map(|name| name.to_str().unwrap());
-        let module = names.clone().next().unwrap();
+        // No module of the core has the name of one beside it.
+        let module = names.clone().find(|name| *name != "core").unwrap();
         if names.all(|name| name != "tests") {
             let text = fs::read_to_string(&path).unwrap();
             let stream = text
