@@ -14,7 +14,8 @@ pub const GROUPS: [Group; 7] = [
     (
         "Search",
         "objective budget serve target",
-        "target_loss choice scores serve_gpu serve_dtype free relax also_gpus also_dtypes exhaustive seed",
+        "target_loss choice scores serve_gpu serve_dtype free relax also_gpus also_dtypes exhaustive seed shard out \
+         merge",
     ),
     (
         "Workload",
