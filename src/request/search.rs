@@ -14,7 +14,7 @@ use crate::request::{
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Goal, Objective};
 use crate::search::shape::{Count, Fixed};
-use crate::search::{self, Free, Life, Method, PARAMETERS, Request, USUAL_VOCABULARY};
+use crate::search::{self, Free, Life, Method, PARAMETERS, Request};
 use crate::units::Seconds;
 use std::iter;
 use utoipa::ToSchema;
@@ -105,7 +105,7 @@ pub struct SearchRequest {
     /// Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
     #[arg(long)]
     pub mlp: Option<MlpKind>,
-    /// Tokens of the vocabulary, which the search pads [default: as in like or the model that is compared with, else 128256].
+    /// Tokens of the vocabulary, which the search pads [default: as in like or the model that is compared with, else 128256, or 49152 below 300M parameters].
     #[arg(long, value_name = "V")]
     pub vocab: Option<Size>,
     /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages up to 8, the share of
@@ -446,7 +446,7 @@ impl SearchRequest {
                 let kind = self.mlp.unwrap_or(MlpKind::Swiglu);
                 let base = with_experts(search::usual_architecture(kind, parameters), experts);
                 let workload = self.workload.described(&base, sizes)?;
-                let vocab = vocab.unwrap_or(USUAL_VOCABULARY);
+                let vocab = vocab.unwrap_or(search::usual_vocabulary(parameters));
                 Request::of_base(base, parameters, vocab, workload)?
             }
             (None, None) => {

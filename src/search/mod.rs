@@ -44,7 +44,7 @@ pub use free::Free;
 pub use order::{Order, Rival};
 pub use request::{
     Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY, USUAL_WINDOW,
-    usual_architecture,
+    usual_architecture, usual_vocabulary,
 };
 pub use serving::{Life, Served, Service};
 pub use shard::{Seen, Shard};

@@ -111,6 +111,15 @@ const NEAR_VOCABULARY: std::ops::Range<f64> = 0.6..1.7;
 /// Tokens of the vocabulary where nothing names one: those of Llama 3.
 pub const USUAL_VOCABULARY: u64 = 128_256;
 
+/// The same for a number of parameters: below 300 million those of SmolLM2, for Llama's would be most of the model.
+pub const fn usual_vocabulary(parameters: u64) -> u64 {
+    if parameters < 300_000_000 {
+        49_152
+    } else {
+        USUAL_VOCABULARY
+    }
+}
+
 /// Models of fewer parameters tie head and embedding: Llama 3.2, Qwen2.5 and Qwen3 do, up to 4 billion.
 const UNTIED_FROM: u64 = 4_200_000_000;
 

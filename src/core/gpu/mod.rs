@@ -579,7 +579,10 @@ mod tests {
             ),
             ("gaudi2", "no known GPU is near"),
             ("m3 ultra", "no known GPU is near"),
-            ("p40", "no known GPU is near; `shapewise gpus` lists all, `--gpu FILE.toml` describes another"),
+            (
+                "p40",
+                "no known GPU is near; `shapewise gpus` lists all, `--gpu FILE.toml` describes another",
+            ),
         ] {
             let error = Gpu::find(unknown).unwrap_err();
             assert!(error.is_bad_input());

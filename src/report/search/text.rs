@@ -190,17 +190,17 @@ impl SearchReport {
         );
         let Some(outcome) = &first.outcome else {
             let mut gains = vec![format!("{} tokens/s per GPU", tokens(first.speed.tokens_per_s_per_gpu))];
-            let name = &self.baseline.shape.name;
+            let name = self.baseline_text();
             gains.extend(
                 first
                     .gain
                     .map(|gain| format!("{} over {name} at equal parameters", signed(gain))),
             );
-            gains.extend(
-                first
-                    .gpu_time_to_equal_loss
-                    .map(|time| format!("{} times its GPU time to equal loss", ratio(time))),
-            );
+            let whose = first
+                .gain
+                .map_or_else(|| format!("the GPU time of {name}"), |_| "its GPU time".to_owned());
+            let time = first.gpu_time_to_equal_loss;
+            gains.extend(time.map(|time| format!("{} times {whose} to equal loss", ratio(time))));
             return Some(format!("{shape}: {}", gains.join(", ")));
         };
         let hours = outcome
@@ -532,12 +532,16 @@ impl SearchReport {
         lines.join("\n") + "\n"
     }
 
-    /// Whether anything beats the baseline.
-    fn verdict(&self) -> String {
-        let name = match self.baseline.stands_in {
+    fn baseline_text(&self) -> &str {
+        match self.baseline.stands_in {
             true => "the centre of the bounds",
             false => &self.baseline.shape.name,
-        };
+        }
+    }
+
+    /// Whether anything beats the baseline.
+    fn verdict(&self) -> String {
+        let name = self.baseline_text();
         let ahead = |shape: &ShapeKeys| match (shape.gpu_time_to_equal_loss, shape.gain) {
             (Some(time), _) => Some((1.0 / time).ln()),
             (None, Some(gain)) if !self.workload.trains() => Some(gain.ln_1p()),
