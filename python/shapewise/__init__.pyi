@@ -97,7 +97,7 @@ class CompareReport(Report):
     adapters: str | None
     cached_tokens: int | None
     drafts: str | None
-    gpus: int
+    gpus: int | None
     notes: list[str] | None
     compared: list[_ComparedKeys]
 
@@ -404,7 +404,7 @@ class _Fit(Record):
 
 class _FitGroup(Record):
     """Runs of one generation of GPUs, and the errors of a fit without their own configuration."""
-    generation: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4", "xe2", "other"]
+    generation: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna2", "cdna3", "cdna4", "rdna3", "rdna4", "xe2", "other"]
     hybrid: bool | None
     adapters: bool | None
     drafts: bool | None
@@ -1768,7 +1768,7 @@ class Model:
         """
     def plan(
         self,
-        gpus: int | str,
+        gpus: int | str | None = None,
         *,
         mode: Literal["train", "prefill", "decode"] | None = None,
         global_batch: float | str | None = None,
@@ -1819,7 +1819,8 @@ class Model:
     ) -> PlanReport:
         """The best layouts over a number of GPUs, or over each of a range such as "8:1024".
 
-        gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+        gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch
+            [default: when serving the fewest of 1, 2, 4, … that do].
         mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
         global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
             whole number of sequences a GPU].
@@ -1900,7 +1901,7 @@ class Model:
         """
     def compare(
         self,
-        gpus: int | str,
+        gpus: int | str | None = None,
         *,
         mode: Literal["train", "prefill", "decode"] | None = None,
         global_batch: float | str | None = None,
@@ -1951,7 +1952,8 @@ class Model:
     ) -> CompareReport:
         """The best layout on each GPU that `gpu` names, with commas between them, or on "all".
 
-        gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+        gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch
+            [default: when serving the fewest of 1, 2, 4, … that do].
         mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
         global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
             whole number of sequences a GPU].
@@ -2152,7 +2154,7 @@ class Model:
         tolerance: Largest miss of params, as a fraction.
         mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
         vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
-            compared with, else 128256].
+            compared with, else 128256, or 49152 below 300M parameters].
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
             up to 8, the share of layers with a sliding window or with linear attention, latent
             attention; the fastest of each kind of attention is in the answer.
@@ -2391,7 +2393,7 @@ def search(
         this kind within a quarter of the size, if there is one].
     mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
     vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
-        compared with, else 128256].
+        compared with, else 128256, or 49152 below 300M parameters].
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
         up to 8, the share of layers with a sliding window or with linear attention, latent
         attention; the fastest of each kind of attention is in the answer.
@@ -2774,7 +2776,7 @@ def check(
 
 def plan(
     architecture: str | PathLike[str] | dict[str, Any],
-    gpus: int | str,
+    gpus: int | str | None = None,
     *,
     mode: Literal["train", "prefill", "decode"] | None = None,
     global_batch: float | str | None = None,
@@ -2825,7 +2827,8 @@ def plan(
 ) -> PlanReport:
     """The best layouts of a model over a number of GPUs, or over each of a range such as "8:1024".
 
-    gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+    gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch
+        [default: when serving the fewest of 1, 2, 4, … that do].
     mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
     global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
         whole number of sequences a GPU].
@@ -2907,7 +2910,7 @@ def plan(
 
 def compare(
     architecture: str | PathLike[str] | dict[str, Any] | Sequence[str],
-    gpus: int | str,
+    gpus: int | str | None = None,
     *,
     mode: Literal["train", "prefill", "decode"] | None = None,
     global_batch: float | str | None = None,
@@ -2959,7 +2962,8 @@ def compare(
     """The best layout of a model, or of each of a list of names, on each GPU that `gpu` names, or on
 
     "all".
-    gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch.
+    gpus: All GPUs, or a range in doublings such as 8:1024 for the strong scaling of one batch
+        [default: when serving the fewest of 1, 2, 4, … that do].
     mode: What the GPUs do: train, serve requests (decode), or nothing but prompts (prefill).
     global_batch: Tokens of a training step over all GPUs, such as 4M [default: 4M, rounded to a
         whole number of sequences a GPU].
