@@ -178,14 +178,22 @@ fn counted_gpus(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 }
 
 /// The nearest number format in place of one that only llama.cpp has, which standard error names.
-fn near_formats(mut args: Vec<OsString>) -> Vec<OsString> {
-    let at = args.windows(2).position(|pair| pair[0] == "--dtype");
-    let near = at.and_then(|at| Some((at + 1, hints::taken("dtype", args[at + 1].to_str()?)?)));
-    if let Some((at, (taken, why))) = near {
+fn near_formats(args: Vec<OsString>) -> Vec<OsString> {
+    let mut follows = false;
+    let near = |arg: OsString| {
+        let is_value = std::mem::replace(&mut follows, arg == "--dtype");
+        let joined = arg.to_str().and_then(|text| text.strip_prefix("--dtype="));
+        let value = joined.or_else(|| arg.to_str().filter(|_| is_value));
+        let Some((taken, why)) = value.and_then(|value| hints::taken("dtype", value)) else {
+            return arg;
+        };
         super::note(why);
-        args[at] = taken.into();
-    }
-    args
+        match joined {
+            Some(_) => format!("--dtype={taken}").into(),
+            None => taken.into(),
+        }
+    };
+    args.into_iter().map(near).collect()
 }
 
 /// How many of which GPU: `8xh100`, `h100x8`, `8 h100`, `h100:8`.
