@@ -22,7 +22,7 @@ use crate::named_enum;
 use crate::ops::Op;
 use crate::stats::{median, quantile};
 use crate::units::Seconds;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -206,22 +206,25 @@ impl Events {
 
     /// Keeps the kernels of one kind of GPU, and answers its name: of the only one, or of the one that the caller names.
     fn of_one_kind(&mut self, filter: &Filter, path: &Path) -> Result<Option<String>> {
-        let says = self.kernels.iter().any(|kernel| kernel.gpu.is_some());
-        let name = |gpus: &FxHashMap<i64, String>, kernel: &Kernel| kernel.gpu.and_then(|gpu| gpus.get(&gpu).cloned());
-        let kinds: BTreeSet<Option<String>> = match says {
-            true => self.kernels.iter().map(|kernel| name(&self.gpus, kernel)).collect(),
-            false => self.gpus.values().cloned().map(Some).collect(),
+        let Self { kernels, gpus, .. } = self;
+        let name = |gpu: Option<i64>| gpus.get(&gpu?);
+        let ran: FxHashSet<Option<i64>> = kernels.iter().map(|kernel| kernel.gpu).collect();
+        let says = ran.iter().any(Option::is_some);
+        let kinds: BTreeSet<Option<&String>> = match says {
+            true => ran.into_iter().map(name).collect(),
+            false => gpus.values().map(Some).collect(),
         };
         if kinds.len() < 2 {
-            return Ok(kinds.into_iter().next().flatten());
+            return Ok(kinds.into_iter().next().flatten().cloned());
         }
         let is_wanted = |kind: &&String| Gpu::find(kind).is_ok_and(|gpu| filter.only_gpu() == Some(&gpu.name));
-        if let Some(wanted) = kinds.iter().flatten().find(is_wanted).filter(|_| says) {
-            let Self { kernels, gpus, .. } = self;
-            kernels.retain(|kernel| name(gpus, kernel).as_ref() == Some(wanted));
+        if let Some(wanted) = kinds.iter().copied().flatten().find(is_wanted).filter(|_| says) {
+            kernels.retain(|kernel| name(kernel.gpu) == Some(wanted));
             return Ok(Some(wanted.clone()));
         }
-        let names = kinds.iter().map(|kind| kind.as_deref().unwrap_or("one without a name"));
+        let names = kinds
+            .iter()
+            .map(|kind| kind.map_or("one without a name", String::as_str));
         Err(Error::bad_input(format!(
             "{}: the trace has several kinds of GPU, {}; allowed: one that was recorded on one kind, or --gpu with the one whose \
              kernels are wanted",
