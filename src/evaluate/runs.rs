@@ -204,10 +204,7 @@ pub fn judge<'a>(
             _ => Timed::step(predictor, &run.architecture, &run.workload)?,
         };
         let release = framework.release(&run.software);
-        let own_pass = match release {
-            Some(release) => timed.own_pass(&framework.clone().at_release(release)),
-            None => timed.own_pass(&framework),
-        };
+        let own_pass = timed.own_pass(&framework.released(release));
         let sample = Sample {
             timed,
             measured: run.time,

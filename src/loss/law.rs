@@ -6,7 +6,7 @@ use crate::toml_text;
 use serde::Deserialize;
 use shapewise_data::LOSS_LAW;
 
-const PLACE: &str = "loss/law.toml";
+const PLACE: &str = LOSS_LAW.place;
 
 named_enum! {
     /// How a law depends on the shape; `data/loss/law.toml` has the formulas.

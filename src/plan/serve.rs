@@ -456,10 +456,11 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         half_width: width(Kind::of(arch, work), 0.0, work, decode).map(|width| quadrature(width, kept_width)),
         least: decode.least / (load.kept_tokens * kept_width.exp()),
     };
-    let first = load.first_token(framework, decode.time, prefill.time);
+    let expected = load.first_token(framework, decode.time, prefill.time);
+    let own_pass = (prefill.time / expected).min(1.0);
     let placed = Latency {
-        time: first,
-        half_width: width(Kind::FirstToken, (prefill.time / first).min(1.0), &prompt, prefill),
+        time: expected,
+        half_width: width(Kind::FirstToken, own_pass, &prompt, prefill),
         least: prefill.least,
     };
     let first = Latency {

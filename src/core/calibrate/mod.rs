@@ -65,10 +65,7 @@ pub struct Sample {
 impl Sample {
     /// The predicted time.
     pub fn time(&self, framework: &Framework) -> Seconds {
-        match self.release {
-            Some(release) => self.timed.time(&framework.clone().at_release(release)),
-            None => self.timed.time(framework),
-        }
+        self.timed.time(&framework.released(self.release))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Generation;
 use crate::ops::Attention;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::sync::LazyLock;
@@ -305,25 +306,19 @@ impl Framework {
             (vp, work.vp),
         ];
         self.check_ranks("workload", &ranks)?;
-        let beside = self
-            .zero_stages_beside
-            .iter()
-            .filter(|(of, _)| ranks.iter().any(|(rank, number)| rank == of && *number > 1));
-        match beside
-            .clone()
-            .find(|(_, stages)| work.dp * work.cp > 1 && !stages.contains(&work.zero))
-        {
-            Some((rank, stages)) => {
-                let stages: Vec<String> = stages.iter().map(u8::to_string).collect();
-                let allowed = format!(
-                    "{} beside {rank} ranks under framework {}",
-                    stages.join(", "),
-                    self.name
-                );
-                Err(Error::field("workload", "zero", work.zero, &allowed))
-            }
-            None => Ok(()),
-        }
+        let is_split = |of: &Dimension| ranks.iter().any(|(rank, number)| rank == of && *number > 1);
+        let runs = |stages: &[u8]| work.dp * work.cp <= 1 || stages.contains(&work.zero);
+        let mut beside = self.zero_stages_beside.iter();
+        let Some((rank, stages)) = beside.find(|(rank, stages)| is_split(rank) && !runs(stages)) else {
+            return Ok(());
+        };
+        let stages: Vec<String> = stages.iter().map(u8::to_string).collect();
+        let allowed = format!(
+            "{} beside {rank} ranks under framework {}",
+            stages.join(", "),
+            self.name
+        );
+        Err(Error::field("workload", "zero", work.zero, &allowed))
     }
 
     /// The built-in framework with this name that runs this mode on this generation of GPUs.
@@ -391,6 +386,14 @@ impl Framework {
         match self.release(software) {
             Some(release) => self.at_release(release),
             None => self,
+        }
+    }
+
+    /// This framework, in one of [`Framework::releases`] where one is known.
+    pub fn released(&self, release: Option<usize>) -> Cow<'_, Self> {
+        match release {
+            Some(release) => Cow::Owned(self.clone().at_release(release)),
+            None => Cow::Borrowed(self),
         }
     }
 

@@ -208,7 +208,8 @@ mod tests {
         }
         assert_eq!(gpus.iter().count(), Gpu::all().len() + 1);
         let error = gpus.find("h2000").unwrap_err().to_string();
-        assert!(error.contains("`shapewise gpus` lists all"), "{error}");
+        let end = "`shapewise gpus` lists all, `--gpu FILE.toml` describes another";
+        assert!(error.ends_with(end), "{error}");
         let near = error.split_once("nearest ").unwrap().1;
         assert!(near.starts_with("h200") || near.starts_with("h100"), "{error}");
     }
