@@ -358,10 +358,20 @@ def test_the_wheel_carries_the_command():
     assert wrong.returncode == 2 and wrong.stdout == "" and "h100" in wrong.stderr
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
-def test_ray_maps_configurations_to_the_same_numbers():
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+
+
+@pytest.fixture
+def ray():
     import ray
 
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="error")
+    yield ray
+    ray.shutdown()
+
+
+@needs_ray
+def test_ray_maps_configurations_to_the_same_numbers(ray):
     def times(configs):
         models = [shapewise.Model.from_config(config) for config in configs]
         return [model.predict(gpu="h200", mode="train").time_us for model in models]
@@ -371,13 +381,25 @@ def test_ray_maps_configurations_to_the_same_numbers():
         for layers in range(1, 101)
         for width in range(1, 101)
     ]
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="error")
-    try:
-        tasks = [ray.remote(times).remote(configs[at : at + 500]) for at in range(0, 10_000, 500)]
-        mapped = [time for part in ray.get(tasks) for time in part]
-    finally:
-        ray.shutdown()
+    tasks = [ray.remote(times).remote(configs[at : at + 500]) for at in range(0, 10_000, 500)]
+    mapped = [time for part in ray.get(tasks) for time in part]
     assert mapped == times(configs) and len(set(mapped)) == 10_000
+
+
+@needs_ray
+def test_ray_searches_shards_whose_files_make_the_answer_of_one_search(ray, tmp_path):
+    command = [Path(sys.executable).with_name("shapewise"), "search"]
+    command += ["--params", "1.3B", "--gpu", "h200", "--seq", "2048"]
+
+    def run(*more):
+        return subprocess.run([*command, *map(str, more)], capture_output=True, text=True, check=True).stdout
+
+    files = [tmp_path / f"{index}.json" for index in range(1, 5)]
+    shards = [ray.remote(run).remote("--shard", f"{file.stem}/4", "--out", file) for file in files]
+    ray.get(shards)
+    merged = json.loads(run("--format", "json", "--merge", *files))
+    assert merged == json.loads(run("--format", "json", "--exhaustive"))
+    assert merged["search"]["lattice_shapes"] > 1_000
 
 
 # `transformers` keeps these elsewhere or under another name.
