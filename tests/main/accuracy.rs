@@ -100,8 +100,13 @@ mod kept_rows {
     use super::*;
     use shapewise::dataset::{self, Row};
     use shapewise::evaluate::{evaluate, family};
+    use shapewise::families::{Family, Variant};
     use shapewise::gpu::GpuCatalog;
-    use std::path::Path;
+    use shapewise::predict::library;
+    use shapewise::random::{fnv1a, scramble};
+    use shapewise::regressor::artifact::Key;
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
 
     fn size_class(us: f64) -> &'static str {
         match us {
@@ -155,85 +160,120 @@ mod kept_rows {
         judge(rows, &groups).hold("own");
     }
 
-    /// The path of a public table; nothing, and a line that says so, where there are none.
-    fn public(name: &str) -> Option<std::path::PathBuf> {
-        let Some(folder) = std::env::var_os("SHAPEWISE_PUBLIC_DATA") else {
+    /// The folder of the public tables; nothing, and a line that says so, where there is none.
+    fn public() -> Option<PathBuf> {
+        let folder = std::env::var_os("SHAPEWISE_PUBLIC_DATA");
+        if folder.is_none() {
             let reason = "SHAPEWISE_PUBLIC_DATA does not name the folder of the public tables";
             crate::skip::skip("tables", reason);
-            return None;
-        };
-        Some(Path::new(&folder).join(name).with_extension("parquet"))
+        }
+        folder.map(PathBuf::from)
     }
 
-    /// Of these tables, each of some GPUs, all if there are none, and stacks, one row in so many judges the nets.
-    const EVENLY: [(&str, &[&str], &[&str], usize); 6] = [
-        ("aic_gemm_bf16", &[], &["trtllm 1.3.0rc20", "sglang 0.5.10"], 7),
+    /// Stacks whose rows are judged on every GPU that has nets, though nets of others may answer: families, formats, stacks.
+    const ALSO: [(&[Family], &[Dtype], &[&str]); 3] = [
         (
-            "aic_context_attention_bf16",
-            &[],
-            &["trtllm 1.3.0rc20", "sglang 0.5.10"],
-            7,
+            &[Family::Gemm, Family::Prefill, Family::Decode],
+            &[Dtype::Bf16],
+            &["sglang 0.5.10", "trtllm 1.3.0rc20"],
         ),
         (
-            "aic_generation_attention_bf16",
-            &[],
-            &["trtllm 1.3.0rc20", "sglang 0.5.10"],
-            7,
+            &[Family::IndexedPrefill, Family::IndexedDecode],
+            &Dtype::ALL,
+            &["sglang 0.5.14"],
         ),
-        ("aic_sparse_attention", &["h100", "h200"], &["sglang 0.5.14"], 97),
-        ("aic_moe", &[], MOE_STACKS, 97),
-        // Of these GPUs, weights of 4 bits alone.
-        ("aic_moe_more", &["a100", "h100", "h200", "b200"], MOE_STACKS, 97),
+        (
+            &[Family::Experts],
+            &Dtype::ALL,
+            &[
+                "sglang 0.5.10",
+                "sglang 0.5.14",
+                "sglang 0.5.14 fp8_block",
+                "sglang 0.5.14 fp8_block flashinfer_trtllm",
+                "sglang 0.5.14 flashinfer_trtllm",
+                "trtllm 1.0.0",
+                "trtllm 1.3.0rc20",
+                "trtllm 1.3.0rc20 fp8_block",
+                "trtllm 1.3.0rc20 min_latency",
+                "vllm 0.14.0",
+                "vllm 0.24.0",
+                "vllm 0.24.0 fp8_block",
+            ],
+        ),
     ];
 
-    const MOE_STACKS: &[&str] = &[
-        "sglang 0.5.10",
-        "sglang 0.5.14",
-        "sglang 0.5.14 fp8_block",
-        "sglang 0.5.14 flashinfer_trtllm",
-        "sglang 0.5.14 fp8_block flashinfer_trtllm",
-        "trtllm 1.0.0",
-        "trtllm 1.3.0rc20",
-        "trtllm 1.3.0rc20 fp8_block",
-        "trtllm 1.3.0rc20 min_latency",
-        "vllm 0.14.0",
-        "vllm 0.24.0",
-        "vllm 0.24.0 fp8_block",
-    ];
+    fn is_also_judged(row: &Row) -> bool {
+        ALSO.iter().any(|(families, dtypes, stacks)| {
+            families.contains(&Family::of(&row.op))
+                && row.op.dtype().is_some_and(|dtype| dtypes.contains(&dtype))
+                && stacks.contains(&&*row.stack)
+        })
+    }
 
+    /// The sub-model of a row, if it has one of its own.
+    fn key(row: &Row) -> Key {
+        Key {
+            gpu: row.gpu.to_string(),
+            stack: row.stack.to_string(),
+            family: Family::of(&row.op),
+            variant: Variant::of(&row.op),
+        }
+    }
+
+    /// So many rows at most judge a group.
+    const JUDGED: usize = 400;
+
+    /// Each sub-model on rows that it learned from, and the groups of [`ALSO`], by the rows that a hash of the operator puts
+    /// first: which these are depends on no other GPU or stack.
     #[test]
     fn public_tables_stay_within_their_bounds() {
-        let mut rows = Vec::new();
-        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        for (table, gpus, stacks, one_in) in EVENLY {
-            let Some(path) = public(table) else { return };
-            let filter = dataset::Filter {
-                gpus: (!gpus.is_empty()).then(|| owned(gpus)),
-                stacks: Some(owned(stacks)),
-                ..dataset::Filter::default()
-            };
-            let source = dataset::Source::find("aiconfigurator").unwrap();
-            let table = dataset::import(source, &[path], &filter).unwrap();
-            rows.extend(table.rows.into_iter().step_by(one_in));
-        }
-        let group = |row: &Row| {
-            let format = match row.op {
-                Op::Experts(op) => format!(" {}", op.dtype),
-                _ => String::new(),
-            };
-            vec![format!("{}{format} {} {}", family(&row.op), row.gpu, row.stack)]
+        let Some(folder) = public() else { return };
+        let models = library::all().unwrap();
+        let keys = models.iter().flat_map(|model| &model.card.submodels);
+        let keys: Vec<&Key> = keys.map(|submodel| &submodel.key).collect();
+        let gpus = keys.iter().map(|key| &key.gpu).filter(|gpu| Gpu::find(gpu).is_ok());
+        let gpus: BTreeSet<&String> = gpus.collect();
+        let also = ALSO.iter().flat_map(|(_, _, stacks)| stacks.iter());
+        let also = also.map(|&stack| stack.to_owned());
+        let stacks: BTreeSet<String> = keys.iter().map(|key| key.stack.clone()).chain(also).collect();
+        let filter = dataset::Filter {
+            gpus: Some(gpus.into_iter().cloned().collect()),
+            stacks: Some(stacks.into_iter().collect()),
+            ..dataset::Filter::default()
         };
-        judge(rows, &group).hold("public");
+        let taught: BTreeSet<String> = keys.iter().map(|key| key.to_string()).collect();
+        let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "parquet") {
+                continue;
+            }
+            let Ok(Some(source)) = dataset::Source::recognise(&path, &filter) else {
+                continue;
+            };
+            for row in dataset::import(source, &[path], &filter).unwrap().rows {
+                let group = key(&row).to_string();
+                if taught.contains(&group) || is_also_judged(&row) {
+                    groups.entry(group).or_default().push(row);
+                }
+            }
+        }
+        for rows in groups.values_mut() {
+            rows.sort_by_cached_key(|row| scramble(fnv1a(row.op.to_string().as_bytes())));
+            rows.truncate(JUDGED);
+        }
+        let rows = groups.into_values().flatten().collect();
+        judge(rows, &|row| vec![key(row).to_string()]).hold("public");
     }
 
     #[test]
     fn public_runs_stay_within_their_bounds() {
         use shapewise::dataset::runs::read_runs;
         use shapewise::evaluate::runs::{Choice, judge};
+        let Some(folder) = public() else { return };
         let mut judged = Groups::default();
-        for table in ["training_steps", "inference_runs"] {
-            let Some(path) = public(table) else { return };
-            let runs = read_runs(&[path], &GpuCatalog::default()).unwrap();
+        for table in ["training_steps.parquet", "inference_runs.parquet"] {
+            let runs = read_runs(&[folder.join(table)], &GpuCatalog::default()).unwrap();
             let answer = |gpu: &Gpu| Predictor::new(gpu, None);
             for each in judge(&runs, &Choice::Auto, &answer).unwrap() {
                 let group = format!("{} {} {}", each.run.measure, each.kind(), each.framework.name);
@@ -250,9 +290,8 @@ mod kept_rows {
         use shapewise::dataset::runs::read_runs;
         use shapewise::framework::Framework;
         use shapewise::gpu::Generation;
-        use std::collections::BTreeSet;
-        let Some(path) = public("tuning_runs") else { return };
-        let runs = read_runs(&[path.with_extension("csv")], &GpuCatalog::default()).unwrap();
+        let Some(folder) = public() else { return };
+        let runs = read_runs(&[folder.join("tuning_runs.csv")], &GpuCatalog::default()).unwrap();
         let (mut judged, mut seen) = (Groups::default(), BTreeSet::new());
         for run in &runs.runs {
             let work = &run.workload;
