@@ -1,7 +1,10 @@
 //! The figures of `shapewise`, compiled in as text: GPUs, transformers, frameworks and laws, each with its source. A package
 //! of its own, for several packages read them and a package holds no file from above its manifest.
 
-use include_dir::{Dir, include_dir};
+use include_dir::include_dir;
+
+/// A folder of `data/`.
+pub use include_dir::Dir;
 
 /// A file of `data/`.
 pub struct File {

@@ -58,7 +58,7 @@ pub mod graph;
 // Pipeline.
 
 #[doc(inline)]
-pub use shapewise_core::{calibrate, check, predict, prune, regressor, sweep};
+pub use shapewise_core::{calibrate, check, predict, prune, regressor, shard, sweep};
 
 #[cfg(feature = "dataset")]
 pub mod dataset;

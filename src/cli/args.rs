@@ -12,6 +12,7 @@ use crate::request::{
     ArchitectureRequest, AttentionRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest,
     PruneRequest, SearchRequest, Size, StepRequest, TargetRequest, number,
 };
+use crate::shard::Shard;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use measure::MeasureArgs;
@@ -477,8 +478,8 @@ pub struct SearchArgs {
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub loss_plot: Option<PathBuf>,
     /// Look at every shape of shard I of N of the lattice and write what was seen to --out; N tasks share nothing.
-    #[arg(long, value_name = "I/N", value_parser = measure::shard, requires = "out", conflicts_with_all = ["merge", "also_gpus", "also_dtypes"])]
-    pub shard: Option<(u64, u64)>,
+    #[arg(long, value_name = "I/N", requires = "out", conflicts_with_all = ["merge", "also_gpus", "also_dtypes"])]
+    pub shard: Option<Shard>,
     /// The file of the shard.
     #[arg(long, value_name = "FILE.json", requires = "shard")]
     pub out: Option<PathBuf>,

@@ -5,12 +5,13 @@ use crate::cli::args::measure::MeasureArgs;
 use crate::cli::{Answer, DONE, FAILED, note, progress_bar, render, rows, say};
 use crate::error::{Error, Result};
 use crate::measure::journal::{self, Existing};
-use crate::measure::plan::{self, Shard};
+use crate::measure::plan;
 use crate::measure::{self, Event, Options};
 use crate::report::Report;
 use crate::report::tables::choices::ChoicesReport;
 use crate::report::tables::measure::MeasureReport;
 use crate::report::tables::probe::ProbeReport;
+use crate::shard::Shard;
 use indicatif::ProgressBar;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -131,8 +132,8 @@ fn interrupt() {
 
 /// The shard of the plan: that of `--shard`, else of the task of a Slurm job array, else the whole.
 fn shard(args: &MeasureArgs) -> Result<Shard> {
-    if let Some((index, of)) = args.shard {
-        return Ok(Shard { index, of });
+    if let Some(shard) = args.shard {
+        return Ok(shard);
     }
     let variable = |name: &str| match std::env::var(name) {
         Err(_) => Ok(None),

@@ -13,7 +13,7 @@ use crate::report::plot;
 use crate::report::search::SearchReport;
 use crate::report::search::shard::ShardReport;
 use crate::request::{ArchitectureRequest, PruneRequest, SearchRequest, TargetRequest};
-use crate::search::{Progress, Request, Seen, Shard, look};
+use crate::search::{Progress, Request, Seen, look};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -104,9 +104,9 @@ fn shapes(args: &SearchArgs, view: View) -> Result<Answer> {
         0 => DONE,
         ended => u8::try_from(ENDED_BY_SIGNAL + ended).unwrap_or(FAILED),
     };
-    if let Some(((index, shards), out)) = args.shard.zip(args.out.as_deref()) {
+    if let Some((shard, out)) = args.shard.zip(args.out.as_deref()) {
         let request = serving(predictor.gpu(), &asked, &request, target, of)?;
-        let seen = look(&predictor, &request, Shard { index, of: shards }, &watch);
+        let seen = look(&predictor, &request, shard, &watch);
         bar.finish_and_clear();
         if let (Err(error), true) = (&seen, code() != DONE) {
             return Ok(interrupted(error, code()));

@@ -29,6 +29,8 @@ pub mod toml_text;
 
 pub mod random;
 
+pub mod shard;
+
 pub mod stats;
 
 pub mod least_squares;

@@ -4,7 +4,7 @@ use super::column::Column;
 use super::columns::Parquet;
 use super::columns::write::{self, Field};
 use super::draft::{Draft, unmeasured};
-use super::file::{Cells, check_target};
+use super::file::check_target;
 use super::schema::columns_of_line;
 use super::{Kernel, Measured, Row};
 use crate::error::{Error, Result, write_atomically};
@@ -101,10 +101,7 @@ pub fn read_choices(path: &Path) -> Result<(Asked, Vec<Choice>)> {
     let mut draft = Draft::new("".into(), "".into(), Arc::default());
     for batch in file.batches(&names, None)? {
         let batch = batch?;
-        let cells = COLUMNS
-            .iter()
-            .map(|column| Cells::new(&batch, column.name, column.kind()));
-        let cells: Vec<Cells<'_>> = cells.collect::<Result<_>>()?;
+        let cells = batch.cells(COLUMNS.iter().map(|column| (column.name, column.kind())))?;
         for row in 0..batch.len() {
             draft.begin_measured("");
             for (column, cells) in COLUMNS.iter().zip(&cells) {

@@ -8,6 +8,7 @@ pub(super) mod write;
 
 pub(super) use csv::is_csv;
 
+use crate::dataset::column::{Cell, Kind};
 use crate::error::{Error, Result, caught, read_bytes, read_start, require_regular};
 use bytes::Bytes;
 use cursor::{Column, Cursor, TextColumn};
@@ -344,6 +345,25 @@ fn guard<T, E: fmt::Display>(place: &str, step: impl FnOnce() -> Result<T, E>) -
     )))
 }
 
+/// The cells of a column of a batch, as one of our types.
+pub(super) enum Cells<'a> {
+    Texts(Texts<'a>),
+    Wholes(Values<'a, i64>),
+    Reals(Values<'a, f64>),
+    Flags(Values<'a, bool>),
+}
+
+impl<'a> Cells<'a> {
+    pub fn get(&self, row: usize) -> Option<Cell<'a>> {
+        match self {
+            Self::Texts(texts) => texts.get(row).map(Cell::Text),
+            Self::Wholes(wholes) => wholes[row].map(Cell::Whole),
+            Self::Reals(reals) => reals[row].map(Cell::Real),
+            Self::Flags(flags) => flags[row].map(Cell::Flag),
+        }
+    }
+}
+
 /// Consecutive rows of a file.
 pub(super) struct Batch<'a> {
     place: &'a str,
@@ -366,6 +386,21 @@ impl Batch<'_> {
         format!("{}: row {}", self.place, self.first_row + row + 1)
     }
 
+    /// These columns, each read as its type.
+    pub fn cells<'c>(&self, columns: impl Iterator<Item = (&'c str, Kind)>) -> Result<Vec<Cells<'_>>> {
+        columns.map(|(column, kind)| self.cells_of(column, kind)).collect()
+    }
+
+    /// A column, read as this type.
+    pub fn cells_of(&self, column: &str, kind: Kind) -> Result<Cells<'_>> {
+        Ok(match kind {
+            Kind::Text => Cells::Texts(self.texts(column)?),
+            Kind::Whole => Cells::Wholes(self.counts(column)?),
+            Kind::Real => Cells::Reals(self.numbers(column)?),
+            Kind::Flag => Cells::Flags(self.flags(column)?),
+        })
+    }
+
     /// A column of texts.
     pub fn texts(&self, column: &str) -> Result<Texts<'_>> {
         match self.column(column)? {
@@ -375,7 +410,7 @@ impl Batch<'_> {
     }
 
     /// A column of whole numbers.
-    pub fn counts(&self, column: &str) -> Result<Values<'_, i64>> {
+    fn counts(&self, column: &str) -> Result<Values<'_, i64>> {
         let allowed = "64-bit integers";
         match self.column(column)? {
             Column::Counts(counts) => Ok(counts.into()),
@@ -384,7 +419,7 @@ impl Batch<'_> {
     }
 
     /// A column of real numbers.
-    pub fn numbers(&self, column: &str) -> Result<Values<'_, f64>> {
+    fn numbers(&self, column: &str) -> Result<Values<'_, f64>> {
         let allowed = "numbers";
         match self.column(column)? {
             Column::Numbers(numbers) => Ok(numbers.into()),
@@ -397,7 +432,7 @@ impl Batch<'_> {
     }
 
     /// A column of true and false.
-    pub fn flags(&self, column: &str) -> Result<Values<'_, bool>> {
+    fn flags(&self, column: &str) -> Result<Values<'_, bool>> {
         let allowed = "true or false";
         match self.column(column)? {
             Column::Flags(flags) => Ok(flags.into()),

@@ -5,9 +5,9 @@
 //! not at all, and a row that could not be read back is refused on writing. Tables in CSV, which others write, are read
 //! with the columns of the newest layout that they have.
 
-use super::column::{Cell, Column, Kind, Presence};
+use super::column::{Column, Presence};
 use super::columns::write::{self, Field};
-use super::columns::{Batch, Parquet, Texts, Values, is_csv};
+use super::columns::{Parquet, is_csv};
 use super::draft::Draft;
 use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
 use super::{Filter, Row};
@@ -141,10 +141,7 @@ pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
     let mut draft = Draft::new("".into(), "".into(), Arc::default());
     for batch in file.batches(&names, None)? {
         let batch = batch?;
-        let cells = columns
-            .iter()
-            .map(|column| Cells::new(&batch, column.name, column.kind()));
-        let cells: Vec<Cells<'_>> = cells.collect::<Result<_>>()?;
+        let cells = batch.cells(columns.iter().map(|column| (column.name, column.kind())))?;
         rows.reserve(batch.len());
         for row in 0..batch.len() {
             let read = draft.read(columns.iter().copied(), |place, _| cells[place].get(row));
@@ -152,34 +149,6 @@ pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
         }
     }
     Ok(rows)
-}
-
-/// A column of a batch.
-pub(super) enum Cells<'a> {
-    Texts(Texts<'a>),
-    Wholes(Values<'a, i64>),
-    Reals(Values<'a, f64>),
-    Flags(Values<'a, bool>),
-}
-
-impl<'a> Cells<'a> {
-    pub(super) fn new(batch: &'a Batch<'_>, column: &str, kind: Kind) -> Result<Self> {
-        Ok(match kind {
-            Kind::Text => Self::Texts(batch.texts(column)?),
-            Kind::Whole => Self::Wholes(batch.counts(column)?),
-            Kind::Real => Self::Reals(batch.numbers(column)?),
-            Kind::Flag => Self::Flags(batch.flags(column)?),
-        })
-    }
-
-    pub(super) fn get(&self, row: usize) -> Option<Cell<'a>> {
-        match self {
-            Self::Texts(texts) => texts.get(row).map(Cell::Text),
-            Self::Wholes(wholes) => wholes[row].map(Cell::Whole),
-            Self::Reals(reals) => reals[row].map(Cell::Real),
-            Self::Flags(flags) => flags[row].map(Cell::Flag),
-        }
-    }
 }
 
 /// Reads several files, one after the other; a shape that was timed twice stays twice.

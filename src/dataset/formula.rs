@@ -10,6 +10,10 @@
 //! is 0, which no size may be; a null text is empty. Texts are compared without regard to case, `*` is any text.
 
 use crate::dataset::column::{Cell, Kind};
+use crate::toml_text;
+use serde::de::DeserializeOwned;
+use shapewise_data::Dir;
+use std::collections::BTreeMap;
 
 /// What a column holds in a row, by its place in [`Columns`].
 pub(super) type Cells<'r, 'a> = &'r (dyn Fn(usize) -> Option<Cell<'a>> + 'r);
@@ -20,6 +24,22 @@ pub(super) type Of<T> = Box<dyn Fn(Cells<'_, '_>) -> T + Send + Sync>;
 /// The columns that formulas read, each with the type that it is read as.
 #[derive(Default)]
 pub(super) struct Columns(pub Vec<(&'static str, Kind)>);
+
+/// The maps of a folder of `data`, by name. Panics if one cannot be read, which a test of every map rules out.
+pub(super) fn maps<Raw: DeserializeOwned + 'static, Map>(
+    folder: &'static Dir<'static>,
+    of: impl Fn(&'static str, &'static Raw) -> Map,
+) -> BTreeMap<&'static str, Map> {
+    let maps = folder.files().map(|file| {
+        let name = file.path().file_stem().and_then(|stem| stem.to_str());
+        let name = name.expect("a name in UTF-8");
+        let text = file.contents_utf8().expect("a text");
+        let raw = toml_text::parse(text, &file.path().display().to_string());
+        let raw: &'static Raw = Box::leak(Box::new(raw.expect("a file that tests read")));
+        (name, of(name, raw))
+    });
+    maps.collect()
+}
 
 impl Columns {
     /// The place of a column, which is added unless it is known.
@@ -39,6 +59,26 @@ impl Columns {
     /// A condition. Panics if it isn't one.
     pub fn condition(&mut self, text: &'static str) -> Of<bool> {
         self.parse(text, |parser| parser.condition())
+    }
+
+    /// A condition; always true if absent.
+    pub fn when(&mut self, text: Option<&'static str>) -> Of<bool> {
+        text.map_or_else(|| Box::new(|_: Cells<'_, '_>| true) as _, |text| self.condition(text))
+    }
+
+    /// The first of these patterns that the text of a column matches, with its value; `None` if none does.
+    pub fn one_of<T: Clone + Send + Sync + 'static>(
+        &mut self,
+        column: &'static str,
+        values: impl Iterator<Item = (&'static str, T)>,
+    ) -> Of<Option<T>> {
+        let place = self.place(column, Kind::Text);
+        let values: Vec<_> = values.collect();
+        Box::new(move |cells| {
+            let own = text(cells, place).as_bytes();
+            let known = values.iter().find(|(pattern, _)| matches(pattern.as_bytes(), own));
+            known.map(|(_, value)| value.clone())
+        })
     }
 
     fn parse<T>(&mut self, text: &'static str, read: fn(&mut Parser<'_>) -> Option<T>) -> T {
@@ -90,7 +130,7 @@ pub(super) fn text<'a>(cells: Cells<'_, 'a>, place: usize) -> &'a str {
 }
 
 /// Whether a pattern with `*` for any text is this text.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut own) = (0, 0);
     // What follows the last `*`, and the end of what it covers.
     let mut star = None;

@@ -290,8 +290,8 @@ pub fn device_name(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::Shard;
     use crate::ops::{Attention, Gemm};
+    use crate::shard::Shard;
 
     /// Journals and shards of earlier runs rely on these texts.
     #[test]
@@ -309,7 +309,7 @@ mod tests {
             attention.canonical(),
             r#"{"batch":1,"cache":"hot","causal":true,"dtype":"bf16","family":"attention","head_dim":64,"heads":8,"kv_heads":8,"pass":"forward","rank":0,"seq_kv":128,"seq_q":128,"value_dim":64,"window":0}"#
         );
-        let shard = |case: &Case| (1..=8).find(|&index| Shard { index, of: 8 }.holds(case));
+        let shard = |case: &Case| (1..=8).find(|&index| Shard { index, of: 8 }.holds(&case.canonical()));
         assert_eq!((shard(&gemm), shard(&attention)), (Some(1), Some(6)));
     }
 

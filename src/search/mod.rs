@@ -30,7 +30,7 @@ mod request;
 
 mod scan;
 
-mod shard;
+mod seen;
 
 mod serving;
 
@@ -46,8 +46,8 @@ pub use request::{
     Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY, USUAL_WINDOW,
     usual_architecture, usual_vocabulary,
 };
+pub use seen::Seen;
 pub use serving::{Life, Served, Service};
-pub use shard::{Seen, Shard};
 pub use sizes::{ComputeOptimal, SizePoint, Sizes};
 
 use crate::arch::Architecture;
@@ -74,6 +74,7 @@ use crate::search::rank::Ranked;
 use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
+use crate::shard::Shard;
 use crate::units::Seconds;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -302,7 +303,8 @@ pub fn search(predictor: &Predictor, request: &Request, watch: &Watch<'_>) -> Re
 pub fn look(predictor: &Predictor, request: &Request, shard: Shard, watch: &Watch<'_>) -> Result<Seen> {
     check(request, true)?;
     let lattice = Lattice::of(predictor, request, watch)?;
-    let families = shard.families(&lattice.families);
+    // Neighbours share operators and differ in how many shapes fit.
+    let families = shard.turns(&lattice.families);
     match scan::scan(predictor, &lattice.space, lattice.scale(), &families, watch) {
         (_, true) => Err(lattice::interrupted_early()),
         (archive, false) => Ok(Seen::new(shard, &lattice, predictor, archive)),
@@ -351,7 +353,7 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
             };
             explorer.explore(lattice.request.method)
         }
-        false => (shard::merged(&lattice, predictor)?, StopReason::Exhausted),
+        false => (seen::merged(&lattice, predictor)?, StopReason::Exhausted),
     };
     if archive.best.is_none() {
         return Err(match stopped {

@@ -21,10 +21,10 @@ use crate::search::bounds::Quantity;
 use crate::search::free::Free;
 use crate::search::goal::Goal;
 use crate::search::rank;
+use crate::search::seen::Seen;
 use crate::search::serving::Service;
 use crate::search::shape::Count;
 use crate::search::shape::Fixed;
-use crate::search::shard::Seen;
 
 /// Smallest and largest number of parameters that can be asked for.
 pub const PARAMETERS: (u64, u64) = (10_000_000, 10_000_000_000_000);

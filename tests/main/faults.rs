@@ -11,10 +11,11 @@ use shapewise::measure::cuda;
 use shapewise::measure::device::{Case, Device};
 use shapewise::measure::journal::Existing;
 use shapewise::measure::path::KernelPath;
-use shapewise::measure::plan::{DeviceRates, Plan, Shard, Supported, file, max_bytes};
+use shapewise::measure::plan::{DeviceRates, Plan, Supported, file, max_bytes};
 use shapewise::measure::{Ended, Options, Outcome, measure};
 use shapewise::ops::{Attention, Dtype, Gemm, Layout, Op, OpKind, Pass};
 use shapewise::random::Random;
+use shapewise::shard::Shard;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 

@@ -1,5 +1,6 @@
 //! What `measure` may be asked.
 
+use crate::shard::Shard;
 use crate::units::duration;
 use clap::Args;
 use std::path::PathBuf;
@@ -43,8 +44,8 @@ pub struct MeasureArgs {
     pub force: bool,
     /// Measure shard I of N of the plan; `import native` puts the files together [default: all, or
     /// the task of a Slurm job array].
-    #[arg(long, value_name = "I/N", value_parser = shard)]
-    pub shard: Option<(u64, u64)>,
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
     /// End the run if one result disagrees with the CPU; without it a wrong kernel or library path
     /// costs its rows, is named in the report, and the exit code is 1.
     #[arg(long)]
@@ -64,17 +65,5 @@ fn budget(text: &str) -> Result<Duration, String> {
     match budget.is_zero() {
         true => Err("more than nothing is allowed".to_owned()),
         false => Ok(budget),
-    }
-}
-
-/// Reads `I/N`.
-pub(super) fn shard(text: &str) -> Result<(u64, u64), String> {
-    let allowed = || "allowed: I/N with I from 1 to N and N up to 65536, such as 2/8".to_owned();
-    let (index, of) = text.split_once('/').ok_or_else(allowed)?;
-    let number = |text: &str| text.parse::<u64>().map_err(|_| allowed());
-    let (index, of) = (number(index)?, number(of)?);
-    match (1..=65536).contains(&of) && (1..=of).contains(&index) {
-        true => Ok((index, of)),
-        false => Err(allowed()),
     }
 }

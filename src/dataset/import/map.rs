@@ -6,10 +6,9 @@ use super::code::Function;
 use super::{Filter, Reading, Reason, unknown};
 use crate::dataset::column::{Cell, Kind};
 use crate::dataset::columns::{Parquet, Supplied};
-use crate::dataset::formula::{Cells, Columns, Of, matches, text};
+use crate::dataset::formula::{Cells, Columns, Of, maps, text};
 use crate::gpu::Gpu;
 use crate::ops::{Dimension, Domain, Op, OpKind, Value};
-use crate::toml_text;
 use crate::units::Seconds;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -166,26 +165,14 @@ type Field = Of<Result<Value, Reason>>;
 
 /// The maps of all sources, by name.
 pub(super) static MAPS: LazyLock<BTreeMap<&str, Map>> = LazyLock::new(|| {
-    let maps = IMPORTS.files().map(|file| {
-        let name = file
-            .path()
-            .file_stem()
-            .and_then(|stem| stem.to_str())
-            .expect("a name in UTF-8");
-        let text = file.contents_utf8().expect("a text");
-        let raw = toml_text::parse(text, &file.path().display().to_string());
-        let raw: &'static Raw = Box::leak(Box::new(raw.expect("a file that tests read")));
-        let map = Map {
-            name,
-            repository: &raw.repository,
-            licence: &raw.licence,
-            holds: &raw.holds,
-            raw,
-            tables: raw.table.iter().map(|table| Table::of(raw, table)).collect(),
-        };
-        (name, map)
-    });
-    maps.collect()
+    maps(&IMPORTS, |name, raw: &'static Raw| Map {
+        name,
+        repository: &raw.repository,
+        licence: &raw.licence,
+        holds: &raw.holds,
+        raw,
+        tables: raw.table.iter().map(|table| Table::of(raw, table)).collect(),
+    })
 });
 
 impl Map {
@@ -225,7 +212,7 @@ impl Table {
         let (mut identity, mut columns) = (Columns::default(), Columns::default());
         let has = raw.has.iter().map(|name| (name.as_str(), Kind::Text)).collect();
         let places = map.place.iter().chain(&raw.place).map(|place| Place {
-            when: when(place.when.as_ref(), &mut identity),
+            when: identity.when(place.when.as_deref()),
             gpu: place.gpu.as_ref().map(|gpu| identity.text(gpu)),
             stack: identity.text(&place.stack),
         });
@@ -301,14 +288,6 @@ impl Table {
     }
 }
 
-/// A condition; always true if absent.
-fn when(text: Option<&'static String>, columns: &mut Columns) -> Of<bool> {
-    text.map_or_else(
-        || Box::new(|_: Cells<'_, '_>| true) as Of<bool>,
-        |text| columns.condition(text),
-    )
-}
-
 impl Rule {
     fn of(raw: &'static RawRule, kind: OpKind, columns: &mut Columns) -> Self {
         let kind = raw.op.unwrap_or(kind);
@@ -342,7 +321,7 @@ impl Rule {
         Self {
             fields,
             op: made.or(op),
-            when: when(raw.when.as_ref(), columns),
+            when: columns.when(raw.when.as_deref()),
             leave_out: unknown.or_else(|| raw.leave_out.as_ref().map(|reason| columns.text(reason))),
             libraries: raw.libraries.as_ref().map(|name| columns.place(name, Kind::Text)),
             seconds: raw.seconds.as_ref().map(|formula| columns.number(formula)),
@@ -361,15 +340,10 @@ fn field(domain: Domain, content: &'static Json, columns: &mut Columns) -> Field
             let names = names.as_object().expect("texts with their names").iter();
             let names = names.map(|(text, name)| {
                 let value = name.as_str().and_then(|name| constant(name).ok());
-                (text.as_bytes(), value.expect("a name of the field"))
+                (text.as_str(), value.expect("a name of the field"))
             });
-            let names: Vec<(&[u8], Value)> = names.collect();
-            Box::new(move |cells| {
-                let own = text(cells, place).as_bytes();
-                let known = names.iter().find(|(pattern, _)| matches(pattern, own));
-                let known = known.map(|(_, value)| *value);
-                known.ok_or_else(|| unknown(column, cells(place).and_then(Cell::text)))
-            })
+            let known = columns.one_of(column, names);
+            Box::new(move |cells| known(cells).ok_or_else(|| unknown(column, cells(place).and_then(Cell::text))))
         }
         Json::String(text) => match (constant(text), domain) {
             (Ok(value), _) => Box::new(move |_| Ok(value)),

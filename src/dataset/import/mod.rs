@@ -11,7 +11,6 @@ mod map;
 use super::alarms::objection;
 use super::column::Cell;
 use super::columns::{Parquet, Supplied, Texts};
-use super::file::Cells;
 use super::schema;
 use super::{Origin, Row, Skipped, Table};
 use crate::error::{Error, Result};
@@ -158,8 +157,7 @@ fn import_file(source: Source, path: &Path, wanted: &Filter) -> Result<Table> {
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     for batch in file.batches(&names, Some(&ranges))? {
         let batch = batch?;
-        let cells = columns.iter().map(|&(name, kind)| Cells::new(&batch, name, kind));
-        let cells: Vec<Cells<'_>> = cells.collect::<Result<_>>()?;
+        let cells = batch.cells(columns.iter().copied())?;
         for (row, (number, place)) in (0..batch.len()).zip(&mut places) {
             about.read(&|column| cells[column].get(row), |reading| {
                 let kept = reading.and_then(|reading| {

@@ -6,12 +6,10 @@
 
 use super::Reason;
 use crate::dataset::column::{Cell, Kind};
-use crate::dataset::columns::Parquet;
-use crate::dataset::file::Cells;
-use crate::dataset::formula::{Cells as CellsOf, Columns, Of, matches, text};
+use crate::dataset::columns::{Cells, Parquet};
+use crate::dataset::formula::{Cells as CellsOf, Columns, Of, maps};
 use crate::error::Error;
 use crate::stats::median;
-use crate::toml_text;
 use serde::Deserialize;
 use serde_json::{Map as Object, Value};
 use shapewise_data::RUNS;
@@ -73,16 +71,7 @@ struct Step {
     set: Vec<(&'static str, Of<Result<Value, Reason>>)>,
 }
 
-static MAPS: LazyLock<BTreeMap<&str, Map>> = LazyLock::new(|| {
-    let maps = RUNS.files().map(|file| {
-        let name = file.path().file_stem().and_then(|stem| stem.to_str());
-        let text = file.contents_utf8().expect("a text");
-        let raw = toml_text::parse(text, &file.path().display().to_string());
-        let raw: &'static Raw = Box::leak(Box::new(raw.expect("a file that tests read")));
-        (name.expect("a name in UTF-8"), Map::of(raw))
-    });
-    maps.collect()
-});
+static MAPS: LazyLock<BTreeMap<&str, Map>> = LazyLock::new(|| maps(&RUNS, |_, raw| Map::of(raw)));
 
 impl Map {
     /// The map of this name. Panics if `data/runs` has none.
@@ -124,10 +113,9 @@ impl Map {
         let mut rows = Vec::new();
         for batch in file.batches(&names, None)? {
             let batch = batch?;
-            let cells = columns.clone().map(|(&(name, kind), is_of_file)| {
-                let cells = is_of_file.then(|| Cells::new(&batch, name, kind));
-                cells.transpose()
-            });
+            let cells = columns
+                .clone()
+                .map(|(&(name, kind), is_of_file)| is_of_file.then(|| batch.cells_of(name, kind)).transpose());
             let cells: Vec<Option<Cells<'_>>> = cells.collect::<Result<_>>()?;
             for row in 0..batch.len() {
                 let cell = |place: usize| cells[place].as_ref()?.get(row);
@@ -237,9 +225,8 @@ pub(in crate::dataset) fn put(values: &mut Values, name: &str, value: Value) {
 
 impl Step {
     fn of(raw: &'static RawStep, columns: &mut Columns) -> Self {
-        let when = raw.when.as_deref().unwrap_or("1 = 1");
         Self {
-            when: columns.condition(when),
+            when: columns.when(raw.when.as_deref()),
             leave_out: raw.leave_out.as_deref().map(|reason| columns.text(reason)),
             set: raw
                 .set
@@ -279,18 +266,14 @@ fn setting(content: &'static Value, columns: &mut Columns) -> Of<Result<Value, R
                 .iter()
                 .find_map(|(column, names)| Some((column, names.as_object()?)));
             let (column, names) = names.expect("a column with its texts");
-            let place = columns.place(column, Kind::Text);
+            let known = columns.one_of(column, names.iter().map(|(text, value)| (text.as_str(), value)));
             let otherwise = content.get("otherwise").map(|value| setting(value, columns));
             let leave_out = content.get("leave_out").and_then(Value::as_str);
             let leave_out = columns.text(leave_out.unwrap_or_default());
-            Box::new(move |cells| {
-                let own = text(cells, place).as_bytes();
-                let known = names.iter().find(|(pattern, _)| matches(pattern.as_bytes(), own));
-                match (known, &otherwise) {
-                    (Some((_, value)), _) => Ok(value.clone()),
-                    (None, Some(otherwise)) => otherwise(cells),
-                    (None, None) => Err(leave_out(cells)),
-                }
+            Box::new(move |cells| match (known(cells), &otherwise) {
+                (Some(value), _) => Ok(value.clone()),
+                (None, Some(otherwise)) => otherwise(cells),
+                (None, None) => Err(leave_out(cells)),
             })
         }
         constant => Box::new(|_| Ok(constant.clone())),

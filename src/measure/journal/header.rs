@@ -3,7 +3,8 @@
 use crate::dataset::{self, Origin, line};
 use crate::error::{Error, Result};
 use crate::measure::device::Identity;
-use crate::measure::plan::{DeviceRates, Plan, Shard};
+use crate::measure::plan::{DeviceRates, Plan};
+use crate::shard::Shard;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;

@@ -31,7 +31,6 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use shares::{LAYOUTS, weighted};
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::time::Duration;
 
 named_enum! {
@@ -411,44 +410,6 @@ fn interleave(sets: Vec<Vec<Planned>>, seed: u64) -> Vec<Planned> {
     }
     placed.sort_by(|a, b| a.0.total_cmp(&b.0));
     placed.into_iter().map(|(_, planned)| planned).collect()
-}
-
-/// A shard of a plan that is split over GPUs or nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Number of the shard, from 1.
-    pub index: u64,
-    /// Number of shards.
-    pub of: u64,
-}
-
-impl Shard {
-    /// The whole plan.
-    pub const WHOLE: Self = Self { index: 1, of: 1 };
-
-    /// Whether this shard holds the case.
-    ///
-    /// It follows from the case alone, so shards cannot overlap even where the probes of two nodes
-    /// have made plans of different sizes.
-    pub fn holds(self, case: &Case) -> bool {
-        self.holds_text(&case.canonical())
-    }
-
-    /// Whether this shard holds the step.
-    pub fn holds_step(self, step: &PlannedStep) -> bool {
-        self.holds_text(&step.name)
-    }
-
-    fn holds_text(self, text: &str) -> bool {
-        let digest = fnv1a(text.as_bytes());
-        Random::new(digest, "shard").bits() % self.of == self.index - 1
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{}/{}", self.index, self.of))
-    }
 }
 
 /// A small case of a set, for the reason why a device refuses all of it.

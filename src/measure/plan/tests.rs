@@ -7,6 +7,7 @@ use crate::dataset::Skipped;
 use crate::measure::device::Device;
 use crate::measure::scripted::{Script, Scripted};
 use crate::ops::Pass;
+use crate::shard::Shard;
 use crate::units::{BytesPerSecond, FlopsPerSecond};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -302,12 +303,17 @@ fn shards_cover_a_plan_without_overlap() {
     for of in [1, 2, 3, 8] {
         let mut sizes = Vec::new();
         for planned in &cases {
-            let holders = (1..=of).filter(|&index| Shard { index, of }.holds(&planned.case));
+            let holders = (1..=of).filter(|&index| Shard { index, of }.holds(&planned.case.canonical()));
             assert_eq!(holders.count(), 1, "{:?}", planned.case);
         }
         for index in 1..=of {
             let shard = Shard { index, of };
-            sizes.push(cases.iter().filter(|planned| shard.holds(&planned.case)).count());
+            sizes.push(
+                cases
+                    .iter()
+                    .filter(|planned| shard.holds(&planned.case.canonical()))
+                    .count(),
+            );
         }
         let even = cases.len() / of as usize;
         assert!(sizes.iter().all(|size| size.abs_diff(even) < even / 6 + 1), "{sizes:?}");

@@ -1,36 +1,12 @@
-//! A search of one lattice on many machines: the shapes of a shard, and what all shards have seen together.
+//! A search of one lattice on many machines: what a shard has seen, and all shards together.
 
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::random::fnv1a;
 use crate::search::lattice::Lattice;
 use crate::search::objective::Archive;
-use crate::search::shape::ShapeFamily;
+use crate::shard::Shard;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-
-/// One of several shares of a lattice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shard {
-    /// Its number, from 1.
-    pub index: u64,
-    /// How many there are.
-    pub of: u64,
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.of)
-    }
-}
-
-impl Shard {
-    /// Its families: neighbours share operators and differ in how many shapes fit, so shards take turns.
-    pub(super) fn families(self, families: &[ShapeFamily]) -> Vec<ShapeFamily> {
-        let all = families.iter().skip(self.index as usize - 1);
-        all.step_by(self.of as usize).copied().collect()
-    }
-}
 
 /// What a shard has seen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
