@@ -122,13 +122,13 @@ impl Problem {
 }
 
 impl Column {
-    /// Whether operators of this kind alone have it.
-    pub fn is_only_of(&self, kind: OpKind) -> bool {
+    /// The layout that came with it, if it is one of operators.
+    pub fn layout(&self) -> Option<u64> {
         let Content::Dimension(of) = &self.content else {
-            return false;
+            return None;
         };
-        let mut having = OpKind::ALL.into_iter().zip(of).filter(|(_, has)| has.is_some());
-        having.all(|(having, _)| having == kind)
+        let having = OpKind::ALL.into_iter().zip(of).filter(|(_, has)| has.is_some());
+        having.map(|(kind, _)| kind.layout()).min()
     }
 
     /// The type on disk.

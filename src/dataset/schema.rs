@@ -186,10 +186,7 @@ pub(super) fn columns(version: u64) -> impl Iterator<Item = &'static Column> {
         _ => (MEASURED, CLOCKS),
     };
     let rest = [IDENTITY, TIMING, ORIGIN, measured, clocks];
-    let known = move |column: &&Column| {
-        let since = |least, kind| version >= least || !column.is_only_of(kind);
-        since(3, OpKind::Experts) && since(5, OpKind::LinearAttention) && since(6, OpKind::IndexedAttention)
-    };
+    let known = move |column: &&Column| column.layout() <= Some(version);
     let operator = FAMILY.iter().chain(OPERATOR.iter().filter(known));
     operator.chain(rest.into_iter().flatten())
 }

@@ -36,43 +36,17 @@ pub struct Effort {
 impl Effort {
     /// The effort of a shipped sub-model.
     pub fn of(budget: Budget, family: Family) -> Self {
-        let gemms = family == Family::Gemm;
-        let collectives = family == Family::Collective;
-        let experts = family == Family::Experts;
-        // Many sub-models in a package that may not grow, each of one or two models.
-        let indexed = matches!(family, Family::IndexedPrefill | Family::IndexedDecode);
+        let family = family.learning();
         let common = Self {
-            members: if indexed { 1 } else { 3 },
-            hidden: match family {
-                _ if indexed => vec![64; 3],
-                // One kind of kernel, of few heads.
-                Family::LinearPrefill | Family::LinearDecode | Family::Memory => vec![48; 2],
-                // Depth follows the changes of protocol where width does not (docs/method/notebook.md).
-                Family::Collective => vec![48; 3],
-                _ => vec![96; 2],
-            },
-            epochs: match family {
-                // Many rows.
-                Family::IndexedPrefill => 20,
-                // Few head counts or model sizes, each fitted several times.
-                Family::Experts | Family::LinearPrefill | Family::LinearDecode => 60,
-                // A thousand rows of all GPUs.
-                Family::Collective => 1500,
-                _ if family.like().is_some() && !family.is_carried() => 100,
-                _ => 40,
-            },
-            batch: if collectives { 128 } else { 512 },
+            members: family.members,
+            hidden: family.hidden.to_vec(),
+            epochs: family.epochs,
+            batch: family.batch,
             learning_rate: 5e-3,
-            // Twenty sizes of a GPU and number of ranks are few.
-            weight_decay: if collectives { 0.1 } else { 0.02 },
-            // Of few model sizes: takes 3 % off the error of Hopper (docs/method/notebook.md).
-            forests: if experts { 3 } else { 1 },
-            trees: if experts { 1500 } else { 600 },
-            pseudo_labels: match family {
-                Family::IndexedPrefill => 5_000,
-                _ if gemms => 40_000,
-                _ => 20_000,
-            },
+            weight_decay: family.weight_decay,
+            forests: family.forests,
+            trees: family.trees[0],
+            pseudo_labels: family.pseudo_labels[0],
             distilled: None,
         };
         match budget {
@@ -81,8 +55,8 @@ impl Effort {
                 members: 5,
                 epochs: 160,
                 forests: 2,
-                trees: if gemms { 2500 } else { 1500 },
-                pseudo_labels: if gemms { 90_000 } else { 30_000 },
+                trees: family.trees[1],
+                pseudo_labels: family.pseudo_labels[1],
                 ..common
             },
         }

@@ -27,10 +27,6 @@ pub(super) struct Sources<'a> {
     pub(super) kriged: bool,
 }
 
-/// Most rows of a table of attention to chosen keys that are learned from: SGLang's of prompts hold 70,000 with every chunk
-/// behind every prefix.
-const MOST_INDEXED: usize = 20_000;
-
 pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>> {
     let mut tables = Rows::new();
     for row in rows {
@@ -39,8 +35,9 @@ pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>
         tables.entry(key).or_default().push(row);
     }
     for ((.., family, _), rows) in &mut tables {
-        if matches!(family, Family::IndexedPrefill | Family::IndexedDecode) && rows.len() > MOST_INDEXED {
-            let one_in = rows.len().div_ceil(MOST_INDEXED) as u64;
+        let most = family.learning().rows;
+        if rows.len() > most {
+            let one_in = rows.len().div_ceil(most) as u64;
             rows.retain(|row| fnv1a(row.op.to_string().as_bytes()).is_multiple_of(one_in));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Learning, Neighbour, Question, Variant};
 use crate::gpu::Gpu;
 use crate::ops::{Collective, CollectiveKind, Op};
 use crate::units::{BytesPerSecond, Seconds};
@@ -52,6 +52,17 @@ pub(super) fn least(op: &Collective, gpu: &GpuRates) -> f64 {
 
 impl Kernels for Collectives {
     type Shape = Collective;
+
+    const LEARNING: Learning = Learning {
+        // Depth follows the changes of protocol where width does not (docs/method/notebook.md).
+        hidden: &[48; 3],
+        // A thousand rows of all GPUs.
+        epochs: 1500,
+        batch: 128,
+        // Twenty sizes of a GPU and number of ranks are few.
+        weight_decay: 0.1,
+        ..Learning::USUAL
+    };
 
     fn shape(op: &Op) -> Option<Collective> {
         match op {

@@ -7,7 +7,9 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, OddSizes, Question, Variant};
+use super::{
+    Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Learning, Neighbour, OddSizes, Question, Variant,
+};
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::tiles::{Tile, Waves};
 
@@ -147,6 +149,12 @@ impl Kernels for Gemms {
             bounds: &[512, 2048, 8192],
         },
     ];
+
+    const LEARNING: Learning = Learning {
+        trees: [600, 2500],
+        pseudo_labels: [40_000, 90_000],
+        ..Learning::USUAL
+    };
 
     fn shape(op: &Op) -> Option<Gemm> {
         match op {

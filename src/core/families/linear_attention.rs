@@ -4,7 +4,7 @@ use super::coverage::note;
 use super::rates::Times;
 use super::row::FeatureRow;
 use super::sampling::{Proposal, sizes};
-use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Neighbour, Question, Variant};
+use super::{Caveat, Caveats, Coverage, Extent, GpuRates, Grouping, Kernels, Learning, Neighbour, Question, Variant};
 use crate::ops::{Dtype, LinearAttention, Op, Pass, Recurrence};
 
 /// Tokens of a chunk, and parts that the values of a head are cut into, of kernels that pass a state from chunk to chunk.
@@ -38,6 +38,13 @@ macro_rules! linear_kernels {
             type Shape = LinearAttention;
 
             const GROUPINGS: &'static [Grouping<LinearAttention>] = $groupings;
+
+            const LEARNING: Learning = Learning {
+                // One kind of kernel, of few heads, each fitted several times.
+                hidden: &[48; 2],
+                epochs: 60,
+                ..Learning::USUAL
+            };
 
             fn shape(op: &Op) -> Option<LinearAttention> {
                 match op {

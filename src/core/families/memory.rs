@@ -3,7 +3,7 @@
 use super::rates::Times;
 use super::row::{FeatureRow, TILE_EDGE};
 use super::sampling::{Proposal, alignment, size, sizes};
-use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Neighbour, Question, Variant};
+use super::{Caveats, Coverage, Extent, GpuRates, Kernels, Learning, Neighbour, Question, Variant};
 use crate::ops::{Dtype, Memory, MemoryKind, Op, Pass};
 
 /// Rows that one block of a row-wise kernel takes: one a block, one a warp of a block of four, one a warp of eight.
@@ -26,6 +26,11 @@ fn extents(op: &Memory) -> [(Extent, u64); 3] {
 
 impl Kernels for MemoryBound {
     type Shape = Memory;
+
+    const LEARNING: Learning = Learning {
+        hidden: &[48; 2],
+        ..Learning::USUAL
+    };
 
     fn shape(op: &Op) -> Option<Memory> {
         match op {

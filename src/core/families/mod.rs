@@ -113,6 +113,7 @@ mod experts;
 mod gemm;
 mod indexed;
 mod latent;
+mod learning;
 mod linear_attention;
 mod memory;
 mod prefill;
@@ -124,13 +125,14 @@ mod variant;
 pub use caveat::{Caveat, Caveats};
 pub use collective::KEY as COLLECTIVE_KEY;
 pub use coverage::{Coverage, Extent};
+pub use learning::Learning;
 pub use memory::KEY as MEMORY_KEY;
 pub use rates::GpuRates;
 pub use row::{Feature, Role};
 pub use sampling::{alignment, sample_unlabelled};
 pub use variant::Variant;
 
-use crate::ops::Op;
+use crate::ops::{Op, Stage};
 use crate::random::fnv1a;
 use crate::units::Seconds;
 use row::{BINS, Description, FeatureRow, Numbers, Places, TILE_EDGE};
@@ -179,6 +181,14 @@ trait Kernels {
 
     /// The nearest shape of the kind that was measured; `None` if nothing runs.
     fn nearest_covered(op: &Self::Shape, asked: &Question<'_>) -> Option<Neighbour>;
+
+    /// How much training spends on its nets.
+    const LEARNING: Learning = Learning::USUAL;
+
+    /// What runs one after another where no net was trained; `None` if it is one kernel.
+    fn module(_: &Self::Shape) -> Option<Module> {
+        None
+    }
 
     /// Draws shapes between measured ones.
     fn proposal(measured: &[Self::Shape]) -> sampling::Proposal;
@@ -245,7 +255,25 @@ impl Neighbour {
     }
 }
 
+/// Several kernels that servers run as one operator.
+pub(crate) struct Module {
+    /// Kernels that are launched one after another.
+    pub launches: f64,
+    /// What needs what the one before gives.
+    pub stages: Vec<Stage>,
+}
+
 impl Family {
+    /// How much training spends on its nets.
+    pub fn learning(self) -> Learning {
+        let own = dispatch_family!(self, F => F::LEARNING);
+        match self.like() {
+            // It starts from nets of the other family.
+            Some(_) if !self.is_carried() => Learning { epochs: 100, ..own },
+            _ => own,
+        }
+    }
+
     /// The family whose features, in their order, are those of this one too.
     pub const fn like(self) -> Option<Self> {
         match self {
@@ -323,6 +351,11 @@ pub fn grouped_sizes(op: &Op) -> impl Iterator<Item = u64> {
         }
     });
     sizes.into_iter().flatten()
+}
+
+/// What runs one after another where no net was trained; `None` if it is one kernel.
+pub(crate) fn module(op: &Op) -> Option<Module> {
+    dispatch!(op, F, op => F::module(op))
 }
 
 /// What is held out together with this operator: a number of the family, then up to three sizes.

@@ -20,7 +20,7 @@ pub use collective::{Collective, CollectiveKind};
 pub use dimension::{Dimension, Domain, LARGEST, Value};
 pub use experts::{Experts, RouterLoad, Routing, Stratum};
 pub use gemm::{Gemm, Layout};
-pub(crate) use indexed::INDEX_KEY_BYTES;
+pub(crate) use indexed::{INDEX_KEY_BYTES, Stage};
 pub use indexed::IndexedAttention;
 pub use linear_attention::{LinearAttention, Recurrence};
 pub use memory::{Memory, MemoryKind};
@@ -173,6 +173,16 @@ impl OpKind {
         }
     }
 
+    /// The layout of tables that came with its columns.
+    pub const fn layout(self) -> u64 {
+        match self {
+            Self::Gemm | Self::Attention | Self::Memory | Self::Collective => 1,
+            Self::Experts => 3,
+            Self::LinearAttention => 5,
+            Self::IndexedAttention => 6,
+        }
+    }
+
     /// The operator whose sizes are all 1, to fill in field by field.
     pub const fn smallest(self) -> Op {
         match self {
@@ -253,6 +263,19 @@ impl Op {
             Self::Experts(op) => op.bytes(),
             Self::LinearAttention(op) => op.bytes(),
             Self::IndexedAttention(op) => op.bytes(),
+        }
+    }
+
+    /// The part of the traffic that belongs to one layer alone: weights, cached keys and values, states of recurrences.
+    pub(crate) fn layer_bytes(&self) -> Bytes {
+        match self {
+            Self::Gemm(op) => op.right_bytes(),
+            Self::Attention(op) if op.is_decode() => op.cache_bytes(),
+            Self::Attention(_) | Self::Memory(_) | Self::Collective(_) => Bytes::ZERO,
+            Self::Experts(op) => op.weight_bytes(),
+            Self::LinearAttention(op) if op.is_decode() => op.state_bytes(),
+            Self::LinearAttention(_) => Bytes::ZERO,
+            Self::IndexedAttention(op) => op.streamed_bytes(),
         }
     }
 

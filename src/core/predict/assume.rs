@@ -3,12 +3,13 @@
 //! Uncertainties are half widths of a 90 % interval of `ln(time)`. They widen an interval; they are not
 //! calibrated, because there are no measurements to calibrate them on.
 
+use crate::families::{self, Module};
 use crate::gpu::{Generation, Gpu};
 use crate::ops::{Attention, Collective, Dtype, Op, Pass};
 use crate::predict::collective::{NETWORK_HALF_WIDTH, Traffic};
 use crate::predict::estimate::{Caveat, Caveats, Estimate, Tier};
 use crate::regressor::artifact::Key;
-use crate::units::{Bytes, FlopsPerSecond, Seconds};
+use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
 
 /// The logarithm of the greatest penalty that is carried over: odd sizes cost up to 3.4 times on A100
 /// (the co-design paper's vocabulary sweep), a few more for the smallest heads.
@@ -209,35 +210,28 @@ fn unlearned(time: Seconds, caveat: Caveat) -> Estimate {
 /// Launch term plus the longer of arithmetic and traffic over the bandwidth that streaming kernels reach; collectives over their
 /// link, without what a network adds: frameworks count that in constants of their own.
 pub fn roofline(gpu: &Gpu, op: &Op) -> Estimate {
-    let memory = op.bytes() / gpu.reachable_bandwidth();
-    let time = match op {
-        Op::Collective(collective) => collective_time(gpu, collective),
+    let kernel = |bytes: Bytes, flops: Flops, dtype: Dtype| {
+        let peak = gpu.nearest_peak(dtype) * REACHABLE_PEAK;
+        (bytes / gpu.reachable_bandwidth()).max(flops / peak)
+    };
+    let module = families::module(op);
+    let time = match (op, &module) {
+        (Op::Collective(collective), _) => collective_time(gpu, collective),
         // Elementwise arithmetic is far below the matrix peak; traffic decides.
-        Op::Memory(_) => gpu.launch_floor() + memory,
-        Op::IndexedAttention(op) => {
-            let stages = op.stages().into_iter().map(|stage| {
-                let peak = gpu.nearest_peak(stage.dtype) * REACHABLE_PEAK;
-                (stage.bytes / gpu.reachable_bandwidth()).max(stage.flops / peak)
-            });
-            gpu.launch_floor() * INDEXED_KERNELS[usize::from(!op.is_decode())] + stages.sum::<Seconds>()
+        (Op::Memory(_), _) => gpu.launch_floor() + op.bytes() / gpu.reachable_bandwidth(),
+        (_, Some(Module { launches, stages })) => {
+            let stages = stages.iter().map(|stage| kernel(stage.bytes, stage.flops, stage.dtype));
+            gpu.launch_floor() * *launches + stages.sum::<Seconds>()
         }
-        _ => {
-            let peak = gpu.nearest_peak(op.dtype().unwrap_or_default());
-            gpu.launch_floor() + memory.max(op.flops() / (peak * REACHABLE_PEAK))
-        }
+        (op, None) => gpu.launch_floor() + kernel(op.bytes(), op.flops(), op.dtype().unwrap_or_default()),
     };
     let estimate = unlearned(time, Caveat::NotLearned);
-    match op {
+    match module {
         // Equal modules of three engines are 0.1 to 10 times as fast as each other (`data/other_stacks.toml`).
-        Op::IndexedAttention(_) => estimate.widened(GUESS),
-        _ => estimate,
+        Some(_) => estimate.widened(GUESS),
+        None => estimate,
     }
 }
-
-/// Kernels of a module of attention to chosen keys, one after another: a decoding step of one sequence takes 53 to 238 us of
-/// nearly no work on Hopper and Blackwell (aiconfigurator, three engines), and a short prompt, which no CUDA graph runs, 99 to
-/// 1,856 us.
-const INDEXED_KERNELS: [f64; 2] = [30.0, 250.0];
 
 /// Half width of a time from bandwidths and peaks alone. An assumption: 0.2 to 4.5 times it.
 pub const GUESS: f64 = 1.5;

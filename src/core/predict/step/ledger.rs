@@ -30,7 +30,8 @@ pub(super) enum Term {
     Attention,
     AttentionBackward,
     LinearAttention,
-    IndexedAttention,
+    /// Kernels that no framework has a constant for.
+    Other,
     Memory,
     Permute,
     BiasedActivation,
@@ -401,7 +402,7 @@ impl<'a> Context<'a> {
             }
             Op::Attention(_) => [Some((Term::Attention, kernel(predicted))), None],
             Op::LinearAttention(_) => [Some((Term::LinearAttention, kernel(predicted))), None],
-            Op::IndexedAttention(_) => [Some((Term::IndexedAttention, kernel(predicted))), None],
+            Op::IndexedAttention(_) => [Some((Term::Other, kernel(predicted))), None],
             Op::Memory(op) if is_fused(&item.op) => {
                 launches = false;
                 let term = match op.kind {
@@ -448,12 +449,9 @@ impl<'a> Context<'a> {
 /// weights, the caches of attention and the states of recurrences.
 fn streamed(item: &Item) -> Bytes {
     match &item.op {
-        Op::Gemm(op) if op.batch == 1 || item.role.is_of_experts() => op.right_bytes(),
-        Op::Experts(op) => op.weight_bytes(),
-        Op::Attention(op) if op.is_decode() => op.cache_bytes(),
-        Op::LinearAttention(op) if op.is_decode() => op.state_bytes(),
-        Op::IndexedAttention(op) => op.streamed_bytes(),
-        _ => Bytes::ZERO,
+        // A batch of products multiplies activations, unless it is that of experts.
+        Op::Gemm(op) if op.batch != 1 && !item.role.is_of_experts() => Bytes::ZERO,
+        op => op.layer_bytes(),
     }
 }
 
