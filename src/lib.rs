@@ -60,13 +60,10 @@ pub mod graph;
 #[doc(inline)]
 pub use shapewise_core::{calibrate, check, predict, prune, regressor, shard, sweep};
 
-#[cfg(feature = "dataset")]
 pub mod dataset;
 
-#[cfg(feature = "dataset")]
 pub mod measure;
 
-#[cfg(feature = "train")]
 pub mod train;
 
 pub mod plan;
@@ -75,7 +72,6 @@ pub mod loss;
 
 pub mod search;
 
-#[cfg(feature = "dataset")]
 pub mod evaluate;
 
 // Edge.
@@ -86,10 +82,10 @@ pub mod report;
 
 pub mod answer;
 
-#[cfg(feature = "mcp")]
+#[cfg_attr(not(feature = "mcp"), path = "mcp/absent.rs")]
 pub mod mcp;
 
-#[cfg(feature = "serve")]
+#[cfg_attr(not(feature = "serve"), path = "serve/absent.rs")]
 pub mod serve;
 
 #[cfg(feature = "cli")]

@@ -2,7 +2,6 @@
 //!
 //! The command line and the HTTP service ask here, so equal requests get equal documents.
 
-#[cfg_attr(not(feature = "dataset"), path = "absent.rs")]
 pub mod calibrate;
 
 pub mod catalog;

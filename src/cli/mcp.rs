@@ -1,14 +1,14 @@
 //! `shapewise mcp`: questions of agents, each answered with the command line that repeats it.
 
 use crate::answer::question::Question;
-use crate::cli::args::{Cli, View};
+use crate::cli::args::Cli;
 use crate::error::Result;
 use crate::mcp;
 use crate::request::json::with_workload;
 use clap::{Arg, CommandFactory};
 use serde_json::{Map, Value};
 
-pub(super) fn run((): (), _: View) -> Result<String> {
+pub(super) fn run() -> Result<String> {
     mcp::run(command_line)?;
     Ok(String::new())
 }

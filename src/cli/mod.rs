@@ -8,7 +8,6 @@ mod check;
 
 mod csv;
 
-#[cfg_attr(not(feature = "dataset"), path = "absent.rs")]
 mod evaluate;
 
 mod gpus;
@@ -17,15 +16,12 @@ mod help;
 
 mod hints;
 
-#[cfg_attr(not(feature = "dataset"), path = "absent.rs")]
 mod import;
 
-#[cfg_attr(not(feature = "dataset"), path = "absent.rs")]
 mod measure;
 
 mod manual;
 
-#[cfg_attr(not(feature = "mcp"), path = "absent.rs")]
 mod mcp;
 
 mod models;
@@ -37,7 +33,6 @@ mod plan;
 
 mod predict;
 
-#[cfg_attr(not(feature = "dataset"), path = "absent_rows.rs")]
 #[doc(hidden)]
 pub mod rows;
 
@@ -45,14 +40,12 @@ mod search;
 
 mod settings;
 
-#[cfg_attr(not(feature = "serve"), path = "absent.rs")]
 mod serve;
 
 mod sweep;
 
 mod target;
 
-#[cfg_attr(not(feature = "train"), path = "absent.rs")]
 mod train;
 
 use crate::answer::calibrate;
@@ -171,8 +164,8 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Manual(args) => manual::pages(args),
         Command::Models => models::models(cli.view),
         Command::Presets => Ok(models::presets(cli.view)),
-        Command::Serve(args) => serve::run(args, cli.view),
-        Command::Mcp => mcp::run((), cli.view),
+        Command::Serve(args) => serve::run(args),
+        Command::Mcp => mcp::run(),
         Command::Evaluate(args) => evaluate::run(args, cli.view),
         Command::Calibrate(args) => calibrate::run(&args.request).map(|report| render(&report, cli.view)),
         Command::Import(args) => import::run(args, cli.view),

@@ -1,18 +1,11 @@
 //! `shapewise serve`: the HTTP service and its web page.
 
-use crate::cli::args::{ServeArgs, View};
+use crate::cli::args::ServeArgs;
 use crate::cli::say;
 use crate::error::Result;
-use crate::serve;
-use crate::serve::Options;
-use crate::serve::limits::Limits;
+use crate::serve::{self, Options};
 
-pub(super) fn run(args: &ServeArgs, _: View) -> Result<String> {
-    let options = Options {
-        listen: args.listen,
-        origins: args.cors.clone(),
-        limits: Limits::default(),
-    };
-    serve::run(&options, say)?;
+pub(super) fn run(args: &ServeArgs) -> Result<String> {
+    serve::run(&Options::new(args.listen, args.cors.clone()), say)?;
     Ok(String::new())
 }

@@ -1,5 +1,8 @@
 //! Enums whose variants have one stable name, used on the command line, on disk and on the wire; names near a wrong one.
 
+#[cfg_attr(not(feature = "clap"), path = "names/absent.rs")]
+mod options;
+
 /// Declares a fieldless enum with `ALL`, `name`, `parse`, `Display`, serde, its schema and its values on the command line
 /// under the same names.
 ///
@@ -47,35 +50,6 @@ macro_rules! named_enum {
             }
         }
     };
-}
-
-/// The values of an option of the command line, where this package knows options.
-#[doc(hidden)]
-#[macro_export]
-#[cfg(feature = "clap")]
-macro_rules! option_values {
-    ($name:ident { $($variant:ident = [$($alias:tt),*]),+ }) => {
-        impl clap::ValueEnum for $name {
-            fn value_variants<'a>() -> &'a [Self] {
-                &Self::ALL
-            }
-
-            fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-                let aliases: &[&'static str] = match self {
-                    $(Self::$variant => &[$($alias),*]),+
-                };
-                let value = clap::builder::PossibleValue::new(self.name());
-                Some(value.aliases(aliases.iter().copied()))
-            }
-        }
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-#[cfg(not(feature = "clap"))]
-macro_rules! option_values {
-    ($($values:tt)*) => {};
 }
 
 /// How many near matches an unknown name is answered with.

@@ -1,16 +1,15 @@
 //! Which algorithm a library puts first for a GEMM, without a time: a table of its own.
 
 use super::column::Column;
-use super::columns::Parquet;
-use super::columns::write::{self, Field};
+use super::columns::{Field, Parquet};
 use super::draft::{Draft, unmeasured};
 use super::file::check_target;
+use super::formats::encode;
 use super::schema::columns_of_line;
 use super::{Kernel, Measured, Row};
 use crate::error::{Error, Result, write_atomically};
 use crate::ops::{Gemm, Op};
 use crate::units::Seconds;
-use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -80,8 +79,8 @@ pub fn write_choices(path: &Path, choices: &[Choice], asked: &Asked) -> Result<(
     let rows = choices.iter().map(|choice| choice.clone().into_row(&nothing, &nothing));
     let rows: Vec<Row> = rows.collect();
     let about = serde_json::to_string(asked).expect("only plain fields");
-    let properties = vec![KeyValue::new(ABOUT.to_owned(), about)];
-    let content = write::encode(&fields, properties, rows.len(), |place, row| {
+    let properties = [(ABOUT.to_owned(), about)];
+    let content = encode(&fields, &properties, rows.len(), |place, row| {
         COLUMNS[place].get(&rows[row])
     })
     .map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;

@@ -3,16 +3,12 @@
 //! Every text is kept once a batch, so a value that repeats a million times is stored and compared as a number.
 
 mod csv;
-mod cursor;
-pub(super) mod write;
 
 pub(super) use csv::is_csv;
 
 use crate::dataset::column::{Cell, Kind};
+use crate::dataset::formats;
 use crate::error::{Error, Result, caught, read_bytes, read_start, require_regular};
-use bytes::Bytes;
-use cursor::{Column, Cursor, TextColumn};
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -35,10 +31,34 @@ const LFS_POINTER: &[u8] = b"version https://git-lfs";
 /// An open Parquet file whose footer has been read, or a CSV file as one of texts.
 pub(super) struct Parquet {
     place: String,
-    reader: Box<dyn FileReader>,
+    file: Box<dyn TableFile>,
     is_text: bool,
     supplied: Vec<(&'static str, Supplied)>,
 }
+
+/// What is asked of an open file.
+pub(super) trait TableFile: Send + Sync {
+    /// Keys and values of its own metadata.
+    fn properties(&self) -> Vec<(&str, Option<&str>)>;
+
+    /// The names of all columns, in the order of the file.
+    fn columns(&self) -> Vec<&str>;
+
+    /// The first leaf of the column of this name.
+    fn leaf(&self, column: &str) -> Option<usize>;
+
+    /// How many rows its footer promises.
+    fn rows(&self) -> usize;
+
+    /// The rows of each row group.
+    fn groups(&self) -> Vec<usize>;
+
+    /// These leaves of a row group, from its first row on.
+    fn cursors(&self, group: usize, leaves: &[usize]) -> Result<Vec<Cursor>, String>;
+}
+
+/// Reads the rows in ranges, which rise and lie behind everything that was read before.
+pub(super) type Cursor = Box<dyn FnMut(&[Range<usize>]) -> Result<Column, String>>;
 
 /// What a column holds that a file lacks.
 pub(super) enum Supplied {
@@ -58,15 +78,16 @@ impl Parquet {
 
     /// A table in CSV that `place` names in messages.
     pub fn of_csv(content: &[u8], place: String) -> Result<Self> {
-        let content = Bytes::from(csv::to_parquet(content, &place)?);
-        let reader = guard(&place, || SerializedFileReader::new(content))?;
-        Self::of_reader(reader, place, true)
+        formats::require()?;
+        let content = csv::to_parquet(content, &place)?;
+        let file = guard(&place, || formats::of_bytes(content))?;
+        Self::of_file(file, place, true)
     }
 
-    fn of_reader(reader: impl FileReader + 'static, place: String, is_text: bool) -> Result<Self> {
+    fn of_file(file: Box<dyn TableFile>, place: String, is_text: bool) -> Result<Self> {
         let file = Self {
             place,
-            reader: Box::new(reader),
+            file,
             is_text,
             supplied: Vec::new(),
         };
@@ -99,8 +120,9 @@ impl Parquet {
         let file = match is_csv(path) {
             true => Self::of_csv(&read_bytes(path, MOST_BYTES)?, place)?,
             false => {
-                let reader = guard(&place, || SerializedFileReader::new(file))?;
-                Self::of_reader(reader, place, false)?
+                formats::require()?;
+                let file = guard(&place, || formats::open(file))?;
+                Self::of_file(file, place, false)?
             }
         };
         match file.rows() <= most_rows {
@@ -122,10 +144,10 @@ impl Parquet {
     pub fn supply(&mut self, columns: impl IntoIterator<Item = (&'static str, Supplied)>) {
         let lacking = columns.into_iter().filter(|(name, supplied)| {
             let source = match supplied {
-                Supplied::Same(source) => self.leaf(source).is_some(),
+                Supplied::Same(source) => self.file.leaf(source).is_some(),
                 Supplied::Text(_) | Supplied::Null => true,
             };
-            source && self.leaf(name).is_none()
+            source && self.file.leaf(name).is_none()
         });
         self.supplied = lacking.collect();
     }
@@ -158,40 +180,30 @@ impl Parquet {
     }
 
     fn properties(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let file = self.reader.metadata().file_metadata();
-        let entries = file.key_value_metadata().into_iter().flatten();
-        entries.map(|entry| (entry.key.as_str(), entry.value.as_deref()))
+        self.file.properties().into_iter()
     }
 
     /// Whether there is a column of this name.
     pub fn has(&self, column: &str) -> bool {
-        self.leaf(column).is_some() || self.supplied(column).is_some()
+        self.file.leaf(column).is_some() || self.supplied(column).is_some()
     }
 
     /// The names of all columns, in the order of the file.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
-        let fields = self.reader.metadata().file_metadata().schema();
-        fields.get_fields().iter().map(|field| field.name())
+        self.file.columns().into_iter()
     }
 
     /// The first leaf of the column that holds this one's values.
     fn place_of(&self, column: &str) -> Option<usize> {
         match self.supplied(column) {
-            Some(Supplied::Same(source)) => self.leaf(source),
-            _ => self.leaf(column),
+            Some(Supplied::Same(source)) => self.file.leaf(source),
+            _ => self.file.leaf(column),
         }
-    }
-
-    /// The first leaf of the column of this name.
-    fn leaf(&self, column: &str) -> Option<usize> {
-        let schema = self.reader.metadata().file_metadata().schema_descr();
-        let mut leaves = schema.columns().iter();
-        leaves.position(|leaf| leaf.path().parts().first().is_some_and(|name| name == column))
     }
 
     /// How many rows the footer promises.
     pub fn rows(&self) -> usize {
-        usize::try_from(self.reader.metadata().file_metadata().num_rows()).unwrap_or(0)
+        self.file.rows()
     }
 
     /// Reads these columns of all rows, or of the rows in `ranges` (ascending), in batches.
@@ -227,6 +239,7 @@ impl Parquet {
                 leaves.push(((*column).to_owned(), leaf));
             }
         }
+        let places: Vec<usize> = leaves.iter().map(|(_, leaf)| *leaf).collect();
         let constant = columns.iter().filter_map(|column| match self.supplied(column)? {
             Supplied::Text(text) => Some(((*column).to_owned(), Some(text.as_str()))),
             Supplied::Null => Some(((*column).to_owned(), None)),
@@ -245,17 +258,12 @@ impl Parquet {
                     return if first_row < promised { Err(short) } else { Ok(None) };
                 };
                 if group != Some(piece.group) {
-                    let rows = self.reader.get_row_group(piece.group);
-                    let rows = rows.map_err(|error| error.to_string())?;
-                    cursors.clear();
-                    for (_, leaf) in &leaves {
-                        cursors.push(Cursor::new(&*rows, *leaf).map_err(|error| error.to_string())?);
-                    }
+                    cursors = self.file.cursors(piece.group, &places)?;
                     group = Some(piece.group);
                 }
                 let names = leaves.iter().map(|(name, _)| name.clone());
                 let columns = names.zip(&mut cursors).map(|(name, cursor)| {
-                    let column = cursor.read(&piece.ranges)?;
+                    let column = cursor(&piece.ranges)?;
                     Ok((name, column))
                 });
                 let mut columns = columns.collect::<Result<Vec<_>, String>>()?;
@@ -291,8 +299,7 @@ impl Parquet {
         let ranges = ranges.unwrap_or(std::slice::from_ref(&all));
         let mut pieces = Vec::new();
         let (mut start, mut at) = (0usize, 0);
-        for (group, about) in self.reader.metadata().row_groups().iter().enumerate() {
-            let rows = usize::try_from(about.num_rows()).unwrap_or(0);
+        for (group, rows) in self.file.groups().into_iter().enumerate() {
             let end = start.saturating_add(rows);
             let mut piece = Piece {
                 group,
@@ -360,6 +367,64 @@ impl<'a> Cells<'a> {
             Self::Wholes(wholes) => wholes[row].map(Cell::Whole),
             Self::Reals(reals) => reals[row].map(Cell::Real),
             Self::Flags(flags) => flags[row].map(Cell::Flag),
+        }
+    }
+}
+
+/// A column of the layout.
+#[derive(Clone, Debug)]
+pub(super) struct Field<'a> {
+    pub name: &'a str,
+    pub kind: Kind,
+    pub may_be_null: bool,
+}
+
+/// Values by row; `None` if one is null.
+pub(super) enum Column {
+    /// Texts.
+    Texts(TextColumn),
+    /// 64-bit integers.
+    Counts(Vec<Option<i64>>),
+    /// Real numbers of either width.
+    Numbers(Vec<Option<f64>>),
+    /// True and false.
+    Flags(Vec<Option<bool>>),
+    /// What the file lacks and its reader supplies.
+    Supplied(TextColumn),
+    /// Something that none of our columns is, in the format's words.
+    Other(String),
+}
+
+impl Column {
+    /// What it holds, for messages.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Texts(_) | Self::Supplied(_) => "text",
+            Self::Counts(_) => "64-bit integers",
+            Self::Numbers(_) => "floating-point numbers",
+            Self::Flags(_) => "true or false",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+/// Every text once, and which of them a row has.
+#[derive(Default)]
+pub(super) struct TextColumn {
+    pub keys: Vec<Option<u32>>,
+    pub texts: Vec<Box<str>>,
+}
+
+impl TextColumn {
+    pub fn get(&self, row: usize) -> Option<&str> {
+        self.keys[row].map(|key| &*self.texts[key as usize])
+    }
+
+    /// The same text, or null, in all of `rows` rows.
+    pub fn constant(text: Option<&str>, rows: usize) -> Self {
+        Self {
+            keys: vec![text.map(|_| 0); rows],
+            texts: text.into_iter().map(Into::into).collect(),
         }
     }
 }

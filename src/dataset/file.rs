@@ -6,17 +6,17 @@
 //! with the columns of the newest layout that they have.
 
 use super::column::{Column, Presence};
-use super::columns::write::{self, Field};
-use super::columns::{Parquet, is_csv};
+use super::columns::{Field, Parquet, is_csv};
 use super::draft::Draft;
+use super::formats;
 use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
 use super::{Filter, Row};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::names;
-use parquet::file::metadata::KeyValue;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub fn check_target(path: &Path) -> Result<()> {
             "is the name of a CSV table",
             "a name of Parquet, such as rows.parquet",
         )),
-        false => check_folder(path),
+        false => check_folder(path).and_then(|()| formats::require()),
     }
 }
 
@@ -76,13 +76,13 @@ pub fn property(path: &Path, key: &str) -> Result<Option<String>> {
     Ok(file.property(key).map(str::to_owned))
 }
 
-fn encode(rows: &[Row], gpus: &GpuCatalog, properties: &[(&str, String)]) -> parquet::errors::Result<Vec<u8>> {
+fn encode(rows: &[Row], gpus: &GpuCatalog, properties: &[(&str, String)]) -> Result<Vec<u8>, impl Display> {
     let version = (SCHEMA_KEY, SCHEMA.to_string());
     let entries = std::iter::once(&version).chain(properties);
-    let entries = entries.map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
+    let entries = entries.map(|(key, value)| ((*key).to_owned(), value.clone()));
     let names: BTreeSet<&str> = rows.iter().map(|row| &*row.gpu).collect();
     let described = names.into_iter().filter_map(|name| gpus.find(name).ok());
-    let properties = entries.chain(descriptions(described)).collect();
+    let properties: Vec<_> = entries.chain(descriptions(described)).collect();
     let columns: Vec<&Column> = columns_of_file().collect();
     let fields: Vec<Field<'_>> = columns
         .iter()
@@ -92,18 +92,18 @@ fn encode(rows: &[Row], gpus: &GpuCatalog, properties: &[(&str, String)]) -> par
             may_be_null: column.presence != Presence::Always,
         })
         .collect();
-    write::encode(&fields, properties, rows.len(), |field, row| {
+    formats::encode(&fields, &properties, rows.len(), |field, row| {
         columns[field].get(&rows[row])
     })
 }
 
 /// Entries of the metadata of a file that describe those of the GPUs that `data/gpus` does not know, each once.
-pub(super) fn descriptions<'a>(gpus: impl Iterator<Item = &'a Gpu>) -> Vec<KeyValue> {
+pub(super) fn descriptions<'a>(gpus: impl Iterator<Item = &'a Gpu>) -> Vec<(String, String)> {
     let described = gpus.filter(|gpu| gpu.is_described());
     let by_name: BTreeMap<&str, &Gpu> = described.map(|gpu| (&*gpu.name, gpu)).collect();
     let entry = |(name, gpu): (&str, &Gpu)| {
         let text = serde_json::to_string(gpu).expect("a description has only plain fields");
-        KeyValue::new(format!("{GPU_KEY}{name}"), text)
+        (format!("{GPU_KEY}{name}"), text)
     };
     by_name.into_iter().map(entry).collect()
 }

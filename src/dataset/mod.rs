@@ -2,7 +2,7 @@
 //!
 //! A [`Row`] is one operator timed on one GPU under one software stack. Rows come from our own
 //! files ([`read`]) or from public tables ([`import()`]); a public row that is not kept is counted
-//! in [`Skipped`] with the reason. This module alone knows the Parquet crate.
+//! in [`Skipped`] with the reason. `formats` alone knows the Parquet crate.
 
 pub mod alarms;
 pub mod choices;
@@ -12,6 +12,8 @@ mod columns;
 mod digest;
 mod draft;
 mod file;
+#[cfg_attr(not(feature = "dataset"), path = "formats/absent.rs")]
+mod formats;
 mod formula;
 mod import;
 pub mod line;

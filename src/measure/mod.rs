@@ -18,8 +18,7 @@ pub mod probe;
 pub mod protocol;
 pub mod reference;
 pub mod run;
-#[cfg(feature = "test-support")]
-#[path = "tests/scripted.rs"]
+#[cfg_attr(feature = "test-support", path = "tests/scripted.rs")]
 pub mod scripted;
 pub mod stopping;
 

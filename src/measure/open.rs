@@ -1,7 +1,7 @@
 //! Opens a device by its name.
 
 use super::device::Device;
-use super::{cuda, portable};
+use super::{cuda, portable, scripted};
 use crate::error::{Error, Result};
 
 /// Allowed names; tests have `scripted` besides.
@@ -16,11 +16,7 @@ pub fn open(name: &str) -> Result<Box<dyn Device>> {
         "cuda" => cuda::device(kind, number()?),
         "wgpu" => portable::device(kind, number()?),
         "cpu" if name == "cpu" => portable::device(kind, 0),
-        #[cfg(feature = "test-support")]
-        "scripted" => {
-            use super::scripted::{Script, Scripted};
-            Ok(Box::new(Scripted::new(Script::parse(rest)?)))
-        }
+        "scripted" => scripted::device(rest).unwrap_or_else(|| Err(refuse())),
         _ => Err(refuse()),
     }
 }

@@ -42,7 +42,6 @@ pub mod sweep;
 #[doc(hidden)]
 pub mod table;
 
-#[cfg(feature = "dataset")]
 pub mod tables;
 
 use crate::gpu::Gpu;

@@ -70,6 +70,17 @@ pub struct Options {
     pub limits: Limits,
 }
 
+impl Options {
+    /// The usual limits.
+    pub fn new(listen: SocketAddr, origins: Vec<String>) -> Self {
+        Self {
+            listen,
+            origins,
+            limits: Limits::default(),
+        }
+    }
+}
+
 /// What handlers share.
 #[derive(Clone)]
 pub struct App {

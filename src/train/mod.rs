@@ -41,6 +41,9 @@ mod checkpoints;
 
 mod choices;
 
+#[cfg_attr(not(feature = "train"), path = "absent.rs")]
+mod computer;
+
 pub mod distil;
 
 mod events;
@@ -64,9 +67,6 @@ pub mod tables;
 pub mod teacher;
 
 pub mod trees;
-
-#[cfg_attr(not(feature = "wgpu"), path = "absent.rs")]
-mod wgpu;
 
 pub use checkpoints::Run;
 pub use events::Event;

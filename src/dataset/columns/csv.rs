@@ -1,7 +1,8 @@
 //! Tables in CSV as Parquet files of texts, so that one reader serves both; the type of a text is known when a column is asked for.
 
-use super::write::{self, Field};
+use super::Field;
 use crate::dataset::column::{Cell, Kind};
+use crate::dataset::formats::encode;
 use crate::error::{Error, Result};
 use csv::{ReaderBuilder, StringRecord, Trim};
 use std::path::Path;
@@ -29,7 +30,7 @@ pub(super) fn to_parquet(content: &[u8], place: &str) -> Result<Vec<u8>> {
         may_be_null: true,
     });
     let fields: Vec<Field<'_>> = fields.collect();
-    let encoded = write::encode(&fields, vec![], records.len(), |column, row| {
+    let encoded = encode(&fields, &[], records.len(), |column, row| {
         let cell = records[row].get(column);
         cell.filter(|text| !text.is_empty()).map(Cell::Text)
     });

@@ -6,9 +6,9 @@
 use super::{Measure, Run, Serving};
 use crate::arch::{Architecture, Dimension, Mode, Preset, Workload, parse_config, read_config};
 use crate::dataset::column::{Cell, Kind};
-use crate::dataset::columns::write::{self, Field};
-use crate::dataset::columns::{Parquet, is_csv};
+use crate::dataset::columns::{Field, Parquet, is_csv};
 use crate::dataset::file::{check_folder, described_in, descriptions};
+use crate::dataset::formats::encode;
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{Dtype, LARGEST};
@@ -532,7 +532,7 @@ pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
                 may_be_null: !NEEDED.contains(&column.name.as_str()),
             });
             let fields: Vec<Field<'_>> = fields.collect();
-            write::encode(&fields, descriptions(gpus), runs.len(), cell).map_err(|error| error.to_string())
+            encode(&fields, &descriptions(gpus), runs.len(), cell).map_err(|error| error.to_string())
         }
     };
     let content = content.map_err(|error| Error::bad_input(format!("{}: cannot encode: {error}", path.display())))?;

@@ -1,5 +1,7 @@
 //! Traces of Nsight Systems, in small, as `nsys export --type sqlite` writes them.
 
+#![cfg(feature = "dataset")]
+
 use crate::dataset::Filter;
 use crate::dataset::trace::{Recorder, Trace, read_trace};
 use crate::error::Result;

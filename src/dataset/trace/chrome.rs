@@ -3,9 +3,9 @@
 use super::event::{Detailed, Event};
 use super::objects::Objects;
 use super::{Events, Kernel, is_step};
+use crate::dataset::formats;
 use crate::error::{Error, Result};
 use crate::random::fnv1a;
-use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -34,7 +34,7 @@ pub fn read(path: &Path) -> Result<Events> {
 fn read_into(path: &Path, events: &mut Events, number: &mut u64) -> io::Result<()> {
     let mut file = BufReader::new(File::open(path)?);
     let from: Box<dyn Read> = match file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
-        true => Box::new(MultiGzDecoder::new(file)),
+        true => formats::unpacked(file)?,
         false => Box::new(file),
     };
     let mut objects = Objects::new(from);

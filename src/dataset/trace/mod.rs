@@ -6,13 +6,13 @@
 
 mod chrome;
 mod event;
-mod nsys;
 mod objects;
 mod operators;
 
-use self::event::Details;
+pub(super) use self::event::Details;
 use self::operators::Mapped;
 use super::alarms::objection;
+use super::formats::nsys;
 use super::import::Filter;
 use super::schema;
 use super::{Origin, Row, Skipped, Table};
@@ -92,7 +92,7 @@ impl Trace {
 }
 
 /// Where on the host something happened: thread, and microseconds.
-type Place = ((u64, u64), f64);
+pub(super) type Place = ((u64, u64), f64);
 
 /// A call of an operator that may be one of ours.
 struct Call {
@@ -106,31 +106,31 @@ struct Call {
     kernel: Option<(usize, f64)>,
 }
 
-struct Kernel {
-    launch: Option<i64>,
-    operator: Option<i64>,
-    name: usize,
-    micros: f64,
+pub(super) struct Kernel {
+    pub launch: Option<i64>,
+    pub operator: Option<i64>,
+    pub name: usize,
+    pub micros: f64,
     /// Number of the GPU that ran it.
-    gpu: Option<i64>,
+    pub gpu: Option<i64>,
 }
 
 /// What is kept of the events.
 #[derive(Default)]
-struct Events {
+pub(super) struct Events {
     /// Names of the GPUs by their numbers.
-    gpus: FxHashMap<i64, String>,
+    pub gpus: FxHashMap<i64, String>,
     names: Vec<String>,
     known: FxHashMap<String, usize>,
     calls: Vec<Call>,
     /// Operators by their number, and launches by theirs.
     operators: FxHashMap<i64, (Place, usize)>,
-    launches: FxHashMap<i64, Place>,
-    kernels: Vec<Kernel>,
+    pub launches: FxHashMap<i64, Place>,
+    pub kernels: Vec<Kernel>,
     /// Steps of the profiler's schedule, and ranges that a program names so.
     steps: Vec<(f64, Seconds)>,
     ranges: Vec<(f64, Seconds)>,
-    unreadable: u64,
+    pub unreadable: u64,
 }
 
 /// Reads a trace.
@@ -179,7 +179,7 @@ pub fn read_trace(recorder: Recorder, path: &Path, filter: &Filter) -> Result<Tr
 
 impl Events {
     /// Keeps the range of a step.
-    fn add_step(&mut self, name: &str, begin: f64, micros: f64) {
+    pub fn add_step(&mut self, name: &str, begin: f64, micros: f64) {
         let steps = match name.starts_with("ProfilerStep") {
             true => &mut self.steps,
             false => &mut self.ranges,
@@ -190,7 +190,7 @@ impl Events {
     }
 
     /// Keeps a call, if its operator may be one of ours.
-    fn add_call(&mut self, name: &str, begin: Place, micros: f64, details: impl FnOnce() -> Details) {
+    pub fn add_call(&mut self, name: &str, begin: Place, micros: f64, details: impl FnOnce() -> Details) {
         if let Some(mapping) = operators::mapping(name) {
             let known = self.named(name);
             self.calls.push(Call {
@@ -233,7 +233,7 @@ impl Events {
         )))
     }
 
-    fn named(&mut self, name: &str) -> usize {
+    pub fn named(&mut self, name: &str) -> usize {
         if let Some(&known) = self.known.get(name) {
             return known;
         }
@@ -326,7 +326,7 @@ impl Events {
 }
 
 /// Whether this is the range of a step: of the profiler's schedule, or one that a program names `step` or `iteration`.
-fn is_step(name: &str) -> bool {
+pub(super) fn is_step(name: &str) -> bool {
     let numbered = |rest: &str| {
         rest.trim_start_matches([' ', '#', '_', ':', '='])
             .bytes()

@@ -10,8 +10,8 @@ mod host;
 mod memory;
 mod operands;
 mod transformer;
-#[cfg_attr(not(feature = "wgpu"), path = "../absent.rs")]
-mod wgpu;
+#[cfg_attr(not(feature = "wgpu"), path = "absent.rs")]
+pub mod wgpu;
 
 use crate::arch::{Architecture, Workload};
 use crate::error::Result;

@@ -25,6 +25,12 @@ pub fn device(_: &str, number: u32) -> Result<Box<dyn Measured>> {
     Ok(Box::new(open(number)?))
 }
 
+/// The GPU that wgpu prefers, for fitting nets.
+pub fn preferred() -> Result<Device> {
+    let opened = Device::wgpu_options().init();
+    opened.map_err(|error| Error::infeasible(format!("--backend wgpu: {error}")))
+}
+
 fn open(number: u32) -> Result<Portable> {
     let kind = match number {
         0 => DeviceKind::DefaultDevice,

@@ -18,6 +18,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
+/// The device of a script such as `seed=4,fail=2`.
+pub fn device(script: &str) -> Option<Result<Box<dyn Device>>> {
+    let opened = |script| Ok(Box::new(Scripted::new(script)) as Box<dyn Device>);
+    Some(Script::parse(script).and_then(opened))
+}
+
 named_enum! {
     /// Distribution of the times of replays.
     Noise {

@@ -3,8 +3,7 @@
 //! Operators are the NVTX ranges of `emit_nvtx(record_shapes=True)`, whose texts hold the sizes of the inputs:
 //! `aten::mm, op_id = 12, sizes = [[4096, 4096], [4096, 11008]]`.
 
-use super::event::Details;
-use super::{Events, Kernel, Place, is_step};
+use crate::dataset::trace::{Details, Events, Kernel, Place, is_step};
 use crate::error::{Error, Result, require_regular};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row};

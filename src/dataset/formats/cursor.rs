@@ -1,5 +1,6 @@
 //! One column of one row group, decoded a few ranges of rows at a time.
 
+use crate::dataset::columns::{self, Column, TextColumn};
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
@@ -10,81 +11,14 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::result::Result;
 
-/// Values by row; `None` if one is null.
-pub(super) enum Column {
-    /// Texts.
-    Texts(TextColumn),
-    /// 64-bit integers.
-    Counts(Vec<Option<i64>>),
-    /// Real numbers of either width.
-    Numbers(Vec<Option<f64>>),
-    /// True and false.
-    Flags(Vec<Option<bool>>),
-    /// What the file lacks and its reader supplies.
-    Supplied(TextColumn),
-    /// Something that none of our columns is, in the format's words.
-    Other(String),
-}
-
-impl Column {
-    /// What it holds, for messages.
-    pub fn kind(&self) -> &str {
-        match self {
-            Self::Texts(_) | Self::Supplied(_) => "text",
-            Self::Counts(_) => "64-bit integers",
-            Self::Numbers(_) => "floating-point numbers",
-            Self::Flags(_) => "true or false",
-            Self::Other(kind) => kind,
-        }
-    }
-}
-
-/// Every text once, and which of them a row has.
-#[derive(Default)]
-pub(super) struct TextColumn {
-    pub keys: Vec<Option<u32>>,
-    texts: Vec<Box<str>>,
-}
-
-impl TextColumn {
-    pub fn get(&self, row: usize) -> Option<&str> {
-        self.keys[row].map(|key| &*self.texts[key as usize])
-    }
-
-    /// The same text, or null, in all of `rows` rows.
-    pub fn constant(text: Option<&str>, rows: usize) -> Self {
-        Self {
-            keys: vec![text.map(|_| 0); rows],
-            texts: text.into_iter().map(Into::into).collect(),
-        }
-    }
-
-    fn new(values: Vec<Option<ByteArray>>) -> Result<Self, String> {
-        let mut column = Self::default();
-        let mut known: FxHashMap<&[u8], u32> = FxHashMap::default();
-        column.keys.reserve(values.len());
-        for value in &values {
-            let key = match value {
-                None => None,
-                Some(value) => match known.get(value.data()) {
-                    Some(&key) => Some(key),
-                    None => {
-                        let text = value.as_utf8().map_err(|error| error.to_string())?;
-                        let key = column.texts.len() as u32;
-                        column.texts.push(text.into());
-                        known.insert(value.data(), key);
-                        Some(key)
-                    }
-                },
-            };
-            column.keys.push(key);
-        }
-        Ok(column)
-    }
+/// The column at `leaf` of the schema.
+pub fn of(group: &dyn RowGroupReader, leaf: usize) -> Result<columns::Cursor, ParquetError> {
+    let mut cursor = Cursor::new(group, leaf)?;
+    Ok(Box::new(move |ranges: &[Range<usize>]| cursor.read(ranges)))
 }
 
 /// A column that is read from its first row on.
-pub(super) struct Cursor {
+struct Cursor {
     reader: ColumnReader,
     may_be_null: bool,
     /// Why its values are none of ours.
@@ -94,8 +28,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// The column at `leaf` of the schema.
-    pub fn new(group: &dyn RowGroupReader, leaf: usize) -> Result<Self, ParquetError> {
+    fn new(group: &dyn RowGroupReader, leaf: usize) -> Result<Self, ParquetError> {
         let about = group.metadata().column(leaf).column_descr();
         Ok(Self {
             other: foreign(about),
@@ -106,7 +39,7 @@ impl Cursor {
     }
 
     /// The rows in `ranges`, which rise and lie behind everything that was read before.
-    pub fn read(&mut self, ranges: &[Range<usize>]) -> Result<Column, String> {
+    fn read(&mut self, ranges: &[Range<usize>]) -> Result<Column, String> {
         if let Some(kind) = &self.other {
             return Ok(Column::Other(kind.clone()));
         }
@@ -127,10 +60,34 @@ impl Cursor {
                 let values = take.values(reader)?.into_iter();
                 Column::Numbers(values.map(|value| value.map(f64::from)).collect())
             }
-            ColumnReader::ByteArrayColumnReader(reader) => Column::Texts(TextColumn::new(take.values(reader)?)?),
+            ColumnReader::ByteArrayColumnReader(reader) => Column::Texts(texts(take.values(reader)?)?),
             _ => Column::Other("another type".to_owned()),
         })
     }
+}
+
+/// Every text once.
+fn texts(values: Vec<Option<ByteArray>>) -> Result<TextColumn, String> {
+    let mut column = TextColumn::default();
+    let mut known: FxHashMap<&[u8], u32> = FxHashMap::default();
+    column.keys.reserve(values.len());
+    for value in &values {
+        let key = match value {
+            None => None,
+            Some(value) => match known.get(value.data()) {
+                Some(&key) => Some(key),
+                None => {
+                    let text = value.as_utf8().map_err(|error| error.to_string())?;
+                    let key = column.texts.len() as u32;
+                    column.texts.push(text.into());
+                    known.insert(value.data(), key);
+                    Some(key)
+                }
+            },
+        };
+        column.keys.push(key);
+    }
+    Ok(column)
 }
 
 /// What to take from a column.

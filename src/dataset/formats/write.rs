@@ -1,6 +1,7 @@
 //! Columns into the bytes of a Parquet file.
 
 use crate::dataset::column::{Cell, Kind};
+use crate::dataset::columns::Field;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
@@ -10,32 +11,26 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnPath, Type};
 use std::sync::Arc;
 
-/// A column of the layout.
-#[derive(Clone, Debug)]
-pub(in crate::dataset) struct Field<'a> {
-    pub name: &'a str,
-    pub kind: Kind,
-    pub may_be_null: bool,
-}
-
 /// Rows of a group, and of a part of one that is handed over at once.
 const ROWS_PER_GROUP: usize = 1 << 20;
 const ROWS_PER_PART: usize = 1 << 13;
 
 /// A whole file: `cell` answers what the field at a place holds in a row. Compressed with Zstandard.
-pub(in crate::dataset) fn encode<'a>(
+pub fn encode<'a>(
     fields: &[Field<'_>],
-    properties: Vec<KeyValue>,
+    properties: &[(String, String)],
     rows: usize,
     cell: impl Fn(usize, usize) -> Option<Cell<'a>>,
 ) -> Result<Vec<u8>> {
-    let columns = fields.iter().map(|field| Ok(Arc::new(field.column()?)));
+    let columns = fields.iter().map(|field| Ok(Arc::new(layout(field)?)));
     let schema = Type::group_type_builder("schema")
         .with_fields(columns.collect::<Result<_>>()?)
         .build()?;
+    let properties = properties.iter().cloned();
+    let properties = properties.map(|(key, value)| KeyValue::new(key, value));
     let mut about = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_key_value_metadata(Some(properties));
+        .set_key_value_metadata(Some(properties.collect()));
     // Times hardly repeat: a dictionary of them only adds indices, and bytes of equal weight compress together.
     for field in fields.iter().filter(|field| field.kind == Kind::Real) {
         let column = ColumnPath::from(field.name);
@@ -52,7 +47,7 @@ pub(in crate::dataset) fn encode<'a>(
             let mut column = group.next_column()?.expect("there is a column for each field");
             for start in (start..end).step_by(ROWS_PER_PART) {
                 let part = start..end.min(start + ROWS_PER_PART);
-                field.write(part.map(|row| cell(place, row)), &mut column)?;
+                write(field, part.map(|row| cell(place, row)), &mut column)?;
             }
             column.close()?;
         }
@@ -61,44 +56,43 @@ pub(in crate::dataset) fn encode<'a>(
     file.into_inner()
 }
 
-impl Field<'_> {
-    fn column(&self) -> Result<Type> {
-        let (physical, logical) = match self.kind {
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Kind::Real => (Physical::DOUBLE, None),
-            Kind::Whole => (Physical::INT64, None),
-            Kind::Flag => (Physical::BOOLEAN, None),
-        };
-        Type::primitive_type_builder(self.name, physical)
-            .with_logical_type(logical)
-            .with_repetition(match self.may_be_null {
-                true => Repetition::OPTIONAL,
-                false => Repetition::REQUIRED,
-            })
-            .build()
-    }
+/// The column as a schema has it.
+fn layout(field: &Field<'_>) -> Result<Type> {
+    let (physical, logical) = match field.kind {
+        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Kind::Real => (Physical::DOUBLE, None),
+        Kind::Whole => (Physical::INT64, None),
+        Kind::Flag => (Physical::BOOLEAN, None),
+    };
+    Type::primitive_type_builder(field.name, physical)
+        .with_logical_type(logical)
+        .with_repetition(match field.may_be_null {
+            true => Repetition::OPTIONAL,
+            false => Repetition::REQUIRED,
+        })
+        .build()
+}
 
-    fn write<'a>(
-        &self,
-        cells: impl Iterator<Item = Option<Cell<'a>>>,
-        column: &mut SerializedColumnWriter<'_>,
-    ) -> Result<()> {
-        let may_be_null = self.may_be_null;
-        match self.kind {
-            Kind::Text => {
-                // A text that is equal to the one before shares its bytes.
-                let mut last: Option<(&str, ByteArray)> = None;
-                let mut bytes = |text| match &last {
-                    Some((known, bytes)) if *known == text => bytes.clone(),
-                    _ => last.insert((text, ByteArray::from(text))).1.clone(),
-                };
-                let texts = cells.map(|cell| cell?.text().map(&mut bytes));
-                put::<ByteArrayType>(column, texts.collect(), may_be_null)
-            }
-            Kind::Real => put::<DoubleType>(column, cells.map(|cell| cell?.real()).collect(), may_be_null),
-            Kind::Whole => put::<Int64Type>(column, cells.map(|cell| cell?.whole()).collect(), may_be_null),
-            Kind::Flag => put::<BoolType>(column, cells.map(|cell| cell?.flag()).collect(), may_be_null),
+fn write<'a>(
+    field: &Field<'_>,
+    cells: impl Iterator<Item = Option<Cell<'a>>>,
+    column: &mut SerializedColumnWriter<'_>,
+) -> Result<()> {
+    let may_be_null = field.may_be_null;
+    match field.kind {
+        Kind::Text => {
+            // A text that is equal to the one before shares its bytes.
+            let mut last: Option<(&str, ByteArray)> = None;
+            let mut bytes = |text| match &last {
+                Some((known, bytes)) if *known == text => bytes.clone(),
+                _ => last.insert((text, ByteArray::from(text))).1.clone(),
+            };
+            let texts = cells.map(|cell| cell?.text().map(&mut bytes));
+            put::<ByteArrayType>(column, texts.collect(), may_be_null)
         }
+        Kind::Real => put::<DoubleType>(column, cells.map(|cell| cell?.real()).collect(), may_be_null),
+        Kind::Whole => put::<Int64Type>(column, cells.map(|cell| cell?.whole()).collect(), may_be_null),
+        Kind::Flag => put::<BoolType>(column, cells.map(|cell| cell?.flag()).collect(), may_be_null),
     }
 }
 
