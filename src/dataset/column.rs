@@ -303,6 +303,7 @@ impl<'a> Cell<'a> {
     }
 
     /// The content of a column of whole numbers.
+    #[allow(dead_code, reason = "nothing is written without `dataset`")]
     pub fn whole(self) -> Option<i64> {
         match self {
             Self::Whole(value) => Some(value),

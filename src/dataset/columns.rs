@@ -373,6 +373,7 @@ impl<'a> Cells<'a> {
 
 /// A column of the layout.
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "nothing is decoded or written without `dataset`")]
 pub(super) struct Field<'a> {
     pub name: &'a str,
     pub kind: Kind,
@@ -380,6 +381,7 @@ pub(super) struct Field<'a> {
 }
 
 /// Values by row; `None` if one is null.
+#[allow(dead_code, reason = "nothing is decoded or written without `dataset`")]
 pub(super) enum Column {
     /// Texts.
     Texts(TextColumn),

@@ -12,6 +12,7 @@ pub fn open(_: Backend) -> Result<Computer> {
     Err(Error::feature_off("`train`", "train"))
 }
 
+/// Never called.
 pub fn fit(
     _: &Net,
     _: &Samples,
@@ -23,6 +24,7 @@ pub fn fit(
     match *device {}
 }
 
+/// Never called.
 pub fn forward(_: &Net, _: &[f32], device: &Computer) -> Vec<f32> {
     match *device {}
 }

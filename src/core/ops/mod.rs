@@ -20,8 +20,8 @@ pub use collective::{Collective, CollectiveKind};
 pub use dimension::{Dimension, Domain, LARGEST, Value};
 pub use experts::{Experts, RouterLoad, Routing, Stratum};
 pub use gemm::{Gemm, Layout};
-pub(crate) use indexed::{INDEX_KEY_BYTES, Stage};
 pub use indexed::IndexedAttention;
+pub(crate) use indexed::{INDEX_KEY_BYTES, Stage};
 pub use linear_attention::{LinearAttention, Recurrence};
 pub use memory::{Memory, MemoryKind};
 

@@ -44,7 +44,9 @@ impl TableFile for Box<dyn FileReader> {
     fn properties(&self) -> Vec<(&str, Option<&str>)> {
         let file = self.metadata().file_metadata();
         let entries = file.key_value_metadata().into_iter().flatten();
-        entries.map(|entry| (entry.key.as_str(), entry.value.as_deref())).collect()
+        entries
+            .map(|entry| (entry.key.as_str(), entry.value.as_deref()))
+            .collect()
     }
 
     fn columns(&self) -> Vec<&str> {
@@ -64,7 +66,9 @@ impl TableFile for Box<dyn FileReader> {
 
     fn groups(&self) -> Vec<usize> {
         let groups = self.metadata().row_groups().iter();
-        groups.map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect()
+        groups
+            .map(|group| usize::try_from(group.num_rows()).unwrap_or(0))
+            .collect()
     }
 
     fn cursors(&self, group: usize, leaves: &[usize]) -> Result<Vec<Cursor>, String> {
