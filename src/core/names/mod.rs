@@ -1,6 +1,6 @@
 //! Enums whose variants have one stable name, used on the command line, on disk and on the wire; names near a wrong one.
 
-#[cfg_attr(not(feature = "clap"), path = "names/absent.rs")]
+#[cfg_attr(not(feature = "clap"), path = "absent.rs")]
 mod options;
 
 /// Declares a fieldless enum with `ALL`, `name`, `parse`, `Display`, serde, its schema and its values on the command line
