@@ -732,6 +732,8 @@ fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
         // Of other widths, the one whose inputs are as wide.
         (false, false) => match key.variant.dtype().map(Dtype::size) == variant.dtype().map(Dtype::size) {
             true => 6,
+            // Large MoE layers take as long as their arithmetic: one of another GPU with inputs as wide goes first.
+            false if key.family == Family::Experts => 10,
             false => 7,
         },
     };
