@@ -39,6 +39,8 @@ pub struct LoadedModel {
     weights: Arc<Weights>,
     /// The engine whose kernels it timed.
     pub engine: Option<Engine>,
+    /// Whether its rows are the fastest kernels that a tuner found, which no engine runs throughout.
+    pub is_tuned: bool,
     /// Packed when first asked: a step uses few sub-models of a GPU.
     evaluator: OnceLock<Evaluator>,
 }
@@ -54,6 +56,7 @@ impl LoadedModel {
                 (gpu, _) => format!("{} on {gpu}", submodel.key.stack),
             },
             engine: Engine::of_stack(&submodel.key.stack),
+            is_tuned: submodel.key.stack.ends_with("tuned minimum"),
             key: submodel.key.clone(),
             gpu: gpu.name.clone(),
             transfer: if is_measured(submodel, gpu) {

@@ -341,13 +341,13 @@ impl Predictor {
             _ => Carried::NOTHING,
         };
         carried.factor *= nearest.factor;
-        let unlike = |engine: &Engine| model.engine.is_some_and(|timed| timed != *engine);
+        let unlike = |engine: &Engine| model.engine.map_or(model.is_tuned, |timed| timed != *engine);
         let borrowed = engine
             .filter(unlike)
             .and_then(|engine| other_stacks(op, Some((engine, self.gpu.generation))));
         let mut caveats = answer.caveats.union(nearest.caveats);
         caveats.insert_if(borrowed.is_some(), Caveat::OtherProvider);
-        carried.half_width = quadrature(carried.half_width, borrowed.unwrap_or(0.0));
+        carried = carried.and(borrowed.unwrap_or(Carried::NOTHING));
         if caveats.contains(Caveat::RatioOfRecurrences) {
             let ratio = assume::ratio_of_recurrences(self.gpu.generation);
             carried.half_width = quadrature(carried.half_width, ratio);
@@ -436,7 +436,7 @@ impl Predictor {
             (Scope::ThisStack, _) | (_, Tier::Roofline) => None,
             (Scope::AnyStack, _) => other_stacks(op, None),
         };
-        other.map_or(estimate, |half_width| estimate.widened(half_width))
+        other.map_or(estimate, |other| estimate.widened(other.half_width))
     }
 
     fn conclude(&self, op: &Op, plan: Plan, provider: Provider, batch: &Batch) -> Estimate {

@@ -4,6 +4,7 @@ use crate::families::{Family, Variant};
 use crate::framework::Engine;
 use crate::gpu::Generation;
 use crate::ops::{Dtype, Op};
+use crate::predict::ratios::Carried;
 use crate::toml_text::built_in;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -30,7 +31,7 @@ impl Scope {
     }
 }
 
-/// What another stack adds to the half width of an interval of one family.
+/// How another stack's times of one family differ.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OtherStack {
@@ -41,6 +42,9 @@ struct OtherStack {
     kind: Option<String>,
     /// The engine whose kernels another's answer for, and the generation of the GPU.
     engine: Option<(Engine, Generation)>,
+    /// Its time over that of the kernels that answer; empty means 1.
+    factor: Option<f64>,
+    /// What it adds to the half width of an interval.
     half_width: f64,
     #[allow(dead_code)] // evidence for readers of the file
     tables: u64,
@@ -67,13 +71,16 @@ struct OtherStacks {
 
 static OTHER_STACKS: LazyLock<OtherStacks> = LazyLock::new(|| built_in(&shapewise_data::OTHER_STACKS));
 
-/// The half width that another stack of the GPU adds to an answer, or an engine whose kernels were not timed; `None` if
+/// What carries an answer over to another stack of the GPU, or to an engine whose kernels were not timed; `None` if
 /// `data/other_stacks.toml` has no entry.
-pub fn other_stacks(op: &Op, engine: Option<(Engine, Generation)>) -> Option<f64> {
+pub fn other_stacks(op: &Op, engine: Option<(Engine, Generation)>) -> Option<Carried> {
     let (family, variant) = (Family::of(op), Variant::of(op));
     let mut entries = OTHER_STACKS.entry.iter();
-    let entry = entries.find(|entry| entry.holds(family, variant, engine));
-    entry.map(|entry| entry.half_width)
+    let entry = entries.find(|entry| entry.holds(family, variant, engine))?;
+    Some(Carried {
+        factor: entry.factor.unwrap_or(1.0),
+        half_width: entry.half_width,
+    })
 }
 
 #[cfg(test)]
@@ -109,12 +116,12 @@ mod tests {
                 dtype,
                 ..Gemm::new(4096, 4096, 4096)
             };
-            other_stacks(&Op::Gemm(op), None).unwrap()
+            other_stacks(&Op::Gemm(op), None).unwrap().half_width
         };
         assert!(gemm(Dtype::Bf16) < gemm(Dtype::Fp8));
         let sum = |kind| {
             let op = Collective::new(kind, 1 << 20, 8);
-            other_stacks(&Op::Collective(op), None).unwrap()
+            other_stacks(&Op::Collective(op), None).unwrap().half_width
         };
         assert!(sum(CollectiveKind::ReduceScatter) < sum(CollectiveKind::AllReduce));
     }
