@@ -95,7 +95,7 @@ named_enum! {
         FirstTokenSteps = "first_token_steps",
         /// Time to the first token besides all that.
         FirstTokenMs = "first_token_ms",
-        /// Measured over predicted time to the first token; differs by server.
+        /// Measured over predicted wait for the first token beside the own prompt pass; differs by server.
         FirstToken = "first_token",
         /// Requests that an engine runs at once at most.
         MostSequences = "most_sequences",

@@ -62,7 +62,7 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
         Caveat::OtherRecurrenceDecode => 0.60,
         // By the generation, see `ratio_of_recurrences`.
         Caveat::RatioOfRecurrences => 0.0,
-        // By these modules 58 first tokens of GLM-5 that SGLang publishes on B200 and H200 take 2.5 times as long in the mean, nine in
+        // By these modules 58 first tokens of GLM-5 that SGLang publishes on B200 and H200 take 2.4 times as long in the mean, nine in
         // ten at most 4.4 times (InferenceMAX).
         Caveat::TimedWithHost => 1.0,
         // Fitted, see `laws` and `scope`.

@@ -60,8 +60,8 @@ impl Load {
         };
         let steps = get(Constant::FirstTokenSteps) * decode.secs();
         let fixed = get(Constant::FirstTokenMs) * 1e-3;
-        let waited = prefill.secs() * (1.0 + ahead) + steps + fixed;
-        Seconds::from_secs(waited * get(Constant::FirstToken))
+        let waited = prefill.secs() * ahead + steps + fixed;
+        prefill + Seconds::from_secs(waited * get(Constant::FirstToken))
     }
 }
 
