@@ -35,7 +35,7 @@ pub use select::{
     AnchorChange, OWN_KERNELS, RESERVED, RunToRun, anchor_change, is_own_kernel, is_reserved, is_timing, run_to_run,
     timings,
 };
-pub use split::{HeldOut, Key, fold, is_held_out, key, split};
+pub use split::{HeldOut, Key, draw, fold, is_held_out, key, split};
 
 use crate::ops::Op;
 use crate::units::{Hertz, Seconds};

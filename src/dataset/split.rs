@@ -6,7 +6,8 @@
 
 use super::Row;
 use crate::families;
-use crate::random::scramble;
+use crate::ops::Op;
+use crate::random::{fnv1a, scramble};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is held out together.
@@ -101,6 +102,11 @@ pub fn split(rows: &[Row], fraction: f64, seed: u64) -> (Vec<&Row>, Vec<&Row>) {
 /// Which of `folds` parts this key belongs to, for cross-validation.
 pub fn fold(key: Key, folds: usize, seed: u64) -> usize {
     (hash(key, seed) % folds.max(1) as u64) as usize
+}
+
+/// A number drawn for an operator by its hash: which rows a sample by it holds depends on no other row.
+pub fn draw(op: &Op) -> u64 {
+    scramble(fnv1a(op.to_string().as_bytes()))
 }
 
 /// Absorbs the words of a key one by one, scrambling after each.
@@ -209,5 +215,6 @@ mod tests {
         let pinned = hash(key(&gemm_row(1, 4096, 12288)), 0);
         assert_eq!(pinned, 1_885_905_272_494_425_321);
         assert_eq!(fold(Key::Group(1), 0, 0), 0);
+        assert_eq!(draw(&gemm_row(1, 4096, 12288).op), 8_631_955_110_715_456_559);
     }
 }

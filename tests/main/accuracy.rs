@@ -103,8 +103,7 @@ mod kept_rows {
     use shapewise::families::{Family, Variant};
     use shapewise::gpu::GpuCatalog;
     use shapewise::predict::library;
-    use shapewise::random::{fnv1a, scramble};
-    use shapewise::regressor::artifact::Key;
+    use shapewise::regressor::artifact::{ANY_GPU, DataSource, Key, Submodel};
     use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
@@ -220,6 +219,20 @@ mod kept_rows {
         }
     }
 
+    /// The tables that a sub-model answers for: its own, or those that one over all GPUs learned from.
+    fn tables(submodel: &Submodel) -> Vec<Key> {
+        let key = &submodel.key;
+        let of_table = |table: &DataSource| Key {
+            gpu: table.gpu.clone(),
+            stack: table.stack.clone(),
+            ..key.clone()
+        };
+        match key.gpu == ANY_GPU {
+            true => submodel.data.iter().map(of_table).collect(),
+            false => vec![key.clone()],
+        }
+    }
+
     /// So many rows at most judge a group.
     const JUDGED: usize = 400;
 
@@ -229,19 +242,18 @@ mod kept_rows {
     fn public_tables_stay_within_their_bounds() {
         let Some(folder) = public() else { return };
         let models = library::all().unwrap();
-        let keys = models.iter().flat_map(|model| &model.card.submodels);
-        let keys: Vec<&Key> = keys.map(|submodel| &submodel.key).collect();
-        let gpus = keys.iter().map(|key| &key.gpu).filter(|gpu| Gpu::find(gpu).is_ok());
-        let gpus: BTreeSet<&String> = gpus.collect();
+        let keys = models.iter().flat_map(|model| &model.card.submodels).flat_map(tables);
+        let keys: Vec<Key> = keys.filter(|key| Gpu::find(&key.gpu).is_ok()).collect();
+        let gpus: BTreeSet<String> = keys.iter().map(|key| key.gpu.clone()).collect();
         let also = ALSO.iter().flat_map(|(_, _, stacks)| stacks.iter());
         let also = also.map(|&stack| stack.to_owned());
         let stacks: BTreeSet<String> = keys.iter().map(|key| key.stack.clone()).chain(also).collect();
         let filter = dataset::Filter {
-            gpus: Some(gpus.into_iter().cloned().collect()),
+            gpus: Some(gpus.into_iter().collect()),
             stacks: Some(stacks.into_iter().collect()),
             ..dataset::Filter::default()
         };
-        let taught: BTreeSet<String> = keys.iter().map(|key| key.to_string()).collect();
+        let taught: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
         let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
         for file in std::fs::read_dir(folder).unwrap() {
             let path = file.unwrap().path();
@@ -259,7 +271,7 @@ mod kept_rows {
             }
         }
         for rows in groups.values_mut() {
-            rows.sort_by_cached_key(|row| scramble(fnv1a(row.op.to_string().as_bytes())));
+            rows.sort_by_cached_key(|row| dataset::draw(&row.op));
             rows.truncate(JUDGED);
         }
         let rows = groups.into_values().flatten().collect();

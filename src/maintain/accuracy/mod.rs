@@ -21,8 +21,8 @@ use shapewise::regressor::artifact::Submodel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Of so many rows one is judged.
-const EVENLY: usize = 7;
+/// Of so many rows one is judged, drawn by its operator.
+const ONE_IN: u64 = 7;
 
 /// Writes the page from timing tables, public ones or our own, and whole-model measurements.
 pub fn run(args: &AccuracyArgs) -> Result<String> {
@@ -69,8 +69,9 @@ fn left_out(data: &[PathBuf], submodels: &[&Submodel]) -> Result<BTreeMap<[Strin
     };
     let table = rows::recognised(data, &filter, &mut GpuCatalog::default())?;
     let mut rows = dataset::timings(table.rows).rows;
-    rows.retain(|row| submodels.iter().any(|submodel| is_of(row, submodel)));
-    let rows: Vec<Row> = rows.into_iter().step_by(EVENLY).collect();
+    rows.retain(|row| {
+        dataset::draw(&row.op).is_multiple_of(ONE_IN) && submodels.iter().any(|submodel| is_of(row, submodel))
+    });
     let evaluation = evaluate(&rows, &GpuCatalog::default(), &Predictor::leaving_out)?;
     let mut scores: BTreeMap<[String; 2], Vec<Score>> = BTreeMap::new();
     for (score, place) in evaluation.scores.into_iter().zip(evaluation.places) {

@@ -154,8 +154,9 @@ fn bare(fraction: f64) -> String {
 const LEFT_OUT: &str = "
 ## GPUs without a table
 
-Each seventh row of the tables of a GPU, predicted by models that saw no row of it (`shapewise evaluate --leave-out GPU`): GEMMs in bf16 and
-fp8, attention and experts in bf16, of the stacks above. Cells: median/mean/p90 in percent, share inside.
+A seventh of the rows of the tables of a GPU, drawn by a hash of the operator, predicted by models that saw no row of it
+(`shapewise evaluate --leave-out GPU`): GEMMs in bf16 and fp8, attention and experts in bf16, of the stacks above. Cells: median/mean/p90
+in percent, share inside.
 
 | GPU | rows | GEMM | attention | experts |
 | --- | --: | --- | --- | --- |
