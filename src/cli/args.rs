@@ -632,9 +632,16 @@ pub struct TrainArgs {
     /// One model over the default stacks of all GPUs, for GPUs without a table.
     #[arg(long, conflicts_with_all = ["gpu", "base"])]
     pub across: bool,
-    /// The GPU whose sub-models to train; auxiliary tables may be of other GPUs [default: the only one in the data].
+    /// The GPU whose sub-models to train, and of all rows of a CSV that names none; auxiliary tables may be of other GPUs
+    /// [default: the only one in the data].
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
+    /// The software, with its version, of all rows of a CSV without the column `stack`.
+    #[arg(long, value_name = "NAME")]
+    pub stack: Option<String>,
+    /// What all rows share.
+    #[command(flatten)]
+    pub stated: StatedArgs,
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,
@@ -658,6 +665,17 @@ pub struct FilterArgs {
     /// Only rows of these software stacks, such as "trtllm 1.3.0rc20"; one holds for all rows of a file that names none.
     #[arg(long, num_args = 1.., value_name = "NAME")]
     pub stack: Vec<String>,
+}
+
+/// What all rows of a table in CSV share.
+#[derive(Debug, Args)]
+pub struct StatedArgs {
+    /// Where all rows of a CSV without the column `source` are from.
+    #[arg(id = "of_source", long = "source", value_name = "TEXT")]
+    pub source: Option<String>,
+    /// The licence (SPDX) of all rows of a CSV without the column `licence`.
+    #[arg(long, value_name = "SPDX")]
+    pub licence: Option<String>,
 }
 
 /// Comparing with a table.
@@ -728,12 +746,9 @@ pub struct ImportArgs {
     /// `--gpu`.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Where all rows of a CSV without the column `source` are from.
-    #[arg(long = "source", value_name = "TEXT")]
-    pub of_source: Option<String>,
-    /// The licence (SPDX) of all rows of a CSV without the column `licence`.
-    #[arg(long, value_name = "SPDX")]
-    pub licence: Option<String>,
+    /// What all rows share.
+    #[command(flatten)]
+    pub stated: StatedArgs,
     /// What a step of a trace is, by columns of docs/runs.md (`model=llama-3-8b,batch=4,seq=2048`): a run of each trace's median
     /// step goes to FILE.steps.parquet.
     #[arg(long, value_name = "COLUMN=VALUE", value_delimiter = ',')]

@@ -21,7 +21,7 @@ pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
     let mut gpus = GpuCatalog::default();
     let recorder = Recorder::parse(&args.source);
     let of_traces = Recorder::NAMES.map(|name| format!("`import {name}`")).join(" and ");
-    let stated = [("source", &args.of_source), ("licence", &args.licence)];
+    let stated = [("source", &args.stated.source), ("licence", &args.stated.licence)];
     if let Some((option, text)) = stated.into_iter().find_map(|(name, text)| Some((name, text.as_ref()?)))
         && args.source != NATIVE
         && recorder.is_none()
@@ -32,8 +32,7 @@ pub(super) fn run(args: &ImportArgs, view: View) -> Result<String> {
         )));
     }
     let filter = Filter {
-        source: args.of_source.clone(),
-        licence: args.licence.clone(),
+        stated: rows::stated(&args.stated, None, None),
         ..rows::filter(&args.filter)
     };
     if !args.run.is_empty() && recorder.is_none() {

@@ -1,10 +1,10 @@
 //! Timing tables on behalf of commands: reading, filtering, and accounting for what is left out.
 
 use crate::answer::sweep::Timing;
-use crate::cli::args::{AUTO, FilterArgs, TargetArgs};
+use crate::cli::args::{AUTO, FilterArgs, StatedArgs, TargetArgs};
 use crate::dataset;
 use crate::dataset::trace::Recorder;
-use crate::dataset::{Filter, Row, Skipped, Source, Table};
+use crate::dataset::{Filter, Row, Skipped, Source, Stated, Table};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::regressor::artifact::Artifact;
@@ -38,8 +38,15 @@ pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
     let Some(path) = &target.data else {
         return Ok(Vec::new());
     };
-    let mut rows = dataset::timings(dataset::read(path)?).rows;
-    rows.retain(|row| *row.gpu == *gpu.name);
+    let known = Filter {
+        stated: Stated {
+            gpu: Some(gpu.name.clone()),
+            ..Stated::unknown()
+        },
+        ..Filter::default()
+    };
+    let mut rows = dataset::timings(dataset::read_known(path, &known)?).rows;
+    rows.retain(|row| *row.gpu == *gpu.name || Gpu::find(&row.gpu).is_ok_and(|spelled| spelled.name == gpu.name));
     if rows.is_empty() {
         return Err(Error::infeasible(format!(
             "--data {}: the table has no row of {}",
@@ -101,7 +108,17 @@ pub(super) fn filter(args: &FilterArgs) -> Filter {
     Filter {
         gpus: names(&args.gpu),
         stacks: names(&args.stack),
-        ..Filter::default()
+        stated: Stated::unknown(),
+    }
+}
+
+/// What all rows share that are kept, of this GPU and stack.
+pub(super) fn stated(args: &StatedArgs, gpu: Option<&String>, stack: Option<&String>) -> Stated {
+    Stated {
+        gpu: gpu.cloned(),
+        stack: stack.cloned(),
+        source: args.source.clone(),
+        licence: args.licence.clone(),
     }
 }
 

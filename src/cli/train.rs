@@ -26,7 +26,11 @@ pub(super) fn run(args: &TrainArgs, view: View) -> Result<String> {
         refuse_existing("--out", &args.out.join(CARD_FILE))?;
     }
     let mut gpus = GpuCatalog::default();
-    let table = rows::read_all(NATIVE, &args.data, &Filter::default(), &mut gpus)?;
+    let known = Filter {
+        stated: rows::stated(&args.stated, args.gpu.as_ref(), args.stack.as_ref()),
+        ..Filter::default()
+    };
+    let table = rows::read_all(NATIVE, &args.data, &known, &mut gpus)?;
     let base = args.base.as_deref().map(artifact).transpose()?;
     gpus.extend(described_by(base.as_deref()));
     let options = Options {

@@ -131,6 +131,14 @@ impl Column {
         having.map(|(kind, _)| kind.layout()).min()
     }
 
+    /// Whether operators of this kind have it, and which of them are not known without it.
+    pub fn need(&self, kind: OpKind) -> Option<bool> {
+        match &self.content {
+            Content::Dimension(of) => of[kind as usize].map(Dimension::is_needed),
+            _ => None,
+        }
+    }
+
     /// The type on disk.
     pub fn kind(&self) -> Kind {
         match &self.content {

@@ -221,7 +221,10 @@ impl Parquet {
             };
             // What `Filter::supplied` can say.
             let known = match self.is_text && columns.contains(&"licence") {
-                true => ", of which gpu, stack, source and licence may be stated for all rows of a file at once",
+                true => {
+                    ", of which `--gpu`, `--stack`, `--source` and `--licence` may state theirs for all rows, and the family follows \
+                     from columns of one family alone"
+                }
                 false => "",
             };
             return Err(Error::bad_input(format!(

@@ -6,15 +6,16 @@
 //! with the columns of the newest layout that they have.
 
 use super::column::{Column, Presence};
-use super::columns::{Field, Parquet, is_csv};
+use super::columns::{Field, Parquet, Supplied, is_csv};
 use super::draft::Draft;
 use super::formats;
-use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file};
+use super::schema::{self, OLDEST_SCHEMA, SCHEMA, columns, columns_of_file, columns_of_operator};
 use super::{Filter, Row};
 use crate::error::{Error, Result, write_atomically};
 use crate::gpu::Gpu;
 use crate::gpu::GpuCatalog;
 use crate::names;
+use crate::ops::OpKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::Path;
@@ -126,15 +127,21 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
     read_known(path, &Filter::default())
 }
 
-/// The same, also of a table in CSV without the columns that `known` fills for all its rows.
+/// The same, also of a table in CSV without the columns that `known` fills for all its rows, or without a family where its
+/// other columns are of one.
 pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
     let mut file = Parquet::open(path)?;
-    if file.is_text() {
-        file.supply(known.supplied());
-    }
     let version = check_schema(&file)?;
-    let columns = columns(version)
-        .filter(|column| !file.is_text() || file.has(column.name) || column.presence == Presence::Always);
+    let mut kinds = Vec::new();
+    if file.is_text() {
+        let family = inferred(&file).map(|kind| ("family", Supplied::Text(kind.name().to_owned())));
+        file.supply(known.supplied().chain(family));
+        kinds = kinds_of(&file)?;
+    }
+    let is_needed = |column: &Column| {
+        column.presence == Presence::Always || kinds.iter().any(|kind| column.need(*kind) == Some(true))
+    };
+    let columns = columns(version).filter(|column| !file.is_text() || file.has(column.name) || is_needed(column));
     let columns: Vec<&Column> = columns.collect();
     let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
     let mut rows = Vec::new();
@@ -149,6 +156,31 @@ pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
         }
     }
     Ok(rows)
+}
+
+/// The first family that has all columns of operators in this table, and needs one of them.
+fn inferred(file: &Parquet) -> Option<OpKind> {
+    let own = columns_of_operator().filter(|column| file.has(column.name));
+    let own: Vec<&Column> = own.collect();
+    OpKind::ALL.into_iter().find(|kind| {
+        let needs = own.iter().map(|column| column.need(*kind));
+        needs.clone().all(|need| need.is_some()) && needs.flatten().any(|need| need)
+    })
+}
+
+/// The families of the rows of a table in CSV.
+fn kinds_of(file: &Parquet) -> Result<Vec<OpKind>> {
+    let mut kinds = Vec::new();
+    if !file.has("family") {
+        return Ok(kinds);
+    }
+    for batch in file.batches(&["family"], None)? {
+        let batch = batch?;
+        let names = batch.texts("family")?;
+        let has = |kind: &OpKind| (0..batch.len()).any(|row| names.get(row) == Some(kind.name()));
+        kinds.extend(OpKind::ALL.into_iter().filter(has));
+    }
+    Ok(kinds)
 }
 
 /// Reads several files, one after the other; a shape that was timed twice stays twice.

@@ -28,7 +28,7 @@ pub mod trace;
 
 pub use digest::digest;
 pub use file::{check_target, described_gpus, property, read, read_known, read_many, write, write_with};
-pub use import::{Filter, Source, import};
+pub use import::{Filter, Source, Stated, import};
 pub use measured::{Cache, Measured, Role, SLOW_SUMS, Stop};
 pub use schema::{SCHEMA, columns_markdown};
 pub use select::{

@@ -79,10 +79,10 @@ fn operator(mut object: Map<String, Value>, options: &Options, place: &str, befo
     for dimension in kind.dimensions() {
         let key = dimension.key(kind);
         let Some(value) = object.remove(key) else {
-            if dimension.unit.is_empty() || ["batch", "window", "stride"].contains(&key) {
-                continue;
+            if dimension.is_needed() {
+                return Err(wrong(key, &"absent", &dimension.domain.allowed()));
             }
-            return Err(wrong(key, &"absent", &dimension.domain.allowed()));
+            continue;
         };
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let parsed = dimension.domain.parse(&text);

@@ -1,6 +1,6 @@
 //! What reviewers broke once: each test fails without what mends it.
 
-use crate::cli::{data, json, number, program, refused};
+use crate::cli::{data, json, number, parse, program, refused, say};
 use std::process::Command;
 
 #[test]
@@ -316,7 +316,7 @@ fn gpu_stack_source_and_licence_of_a_csv_are_options() {
         "`stack`",
         "`source`",
         "`licence`",
-        "stated for all rows of a file at once",
+        "may state theirs for all rows",
     ] {
         assert!(missing.err.contains(part), "{}", missing.err);
     }
@@ -338,6 +338,28 @@ fn gpu_stack_source_and_licence_of_a_csv_are_options() {
     let origin = &row.origin;
     assert_eq!((&*row.gpu, &*row.stack), ("h100", "torch 2.9"));
     assert_eq!((&*origin.source, &*origin.licence), ("a script", "MIT"));
+    // Where rows are read only, what they are of need not be known; the family is that of the columns.
+    std::fs::write(&mine, "m,n,k,time_us\n4096,4096,4096,220\n").unwrap();
+    let read = format!("--data {mine} --gpu h100 --format json");
+    let sizes = "gemm -m 4096 -n 4096 -k 4096";
+    for (line, key, value) in [
+        (format!("predict {sizes} {read}"), "/tier", "\"measured\""),
+        (format!("evaluate {read}"), "/lines/0/rows", "1"),
+        (format!("evaluate --stack cublas {read}"), "/lines/0/rows", "1"),
+    ] {
+        let answer = say(&line);
+        assert_eq!(answer.code, 0, "{line}: {}", answer.err);
+        let document = parse(&line, &answer.out);
+        let found = document.pointer(key).map(ToString::to_string);
+        assert_eq!(found.as_deref(), Some(value), "{document}");
+    }
+    let train = format!("train --data {mine} --gpu h100 --out {}", path("model"));
+    let train: Vec<&str> = train.split(' ').collect();
+    let refused = crate::cli::run(&train);
+    assert!(refused.err.contains("nor are there `source`, `licence`;"), "{}", refused.err);
+    let stated = ["--stack", "torch 2.9", "--source", "a script", "--licence", "MIT"];
+    let one = crate::cli::run(&[&train[..], &stated[..]].concat());
+    assert!(one.err.contains("torch 2.9"), "{}", one.err);
     let line = [
         "import",
         "cookbook",
@@ -379,14 +401,24 @@ fn a_model_without_the_format_says_how_to_ask_it() {
     let model = folder.path().display();
     for ask in ["predict gemm -m 4096 -n 4096 -k 4096", "predict model gpt2"] {
         let line = format!("{ask} --model {model} --wide");
-        let text = data(&line);
+        let text = data(&format!("{line} --dtype bf16"));
         assert!(
             text.contains("knows nothing of bf16") && text.contains("dtype fp8 asks it"),
             "{text}"
         );
-        let asked = data(&format!("{line} --dtype fp8"));
-        assert!(!asked.contains("asks it"), "{asked}");
+        assert!(!data(&line).contains("asks it"), "{text}");
+        // What it was timed in is what is meant.
+        assert_eq!(data(&line), data(&format!("{line} --dtype fp8")));
     }
+    // So is the framework that runs its only stack.
+    for submodel in &mut mine.card.submodels {
+        submodel.key.stack = "torch 2.9".to_owned();
+    }
+    mine.save(folder.path()).unwrap();
+    let step = format!("predict model gpt2 --model {model}");
+    let text = data(&step);
+    assert!(text.contains("mine was timed in nothing else: dtype fp8 and framework pytorch by default"), "{text}");
+    assert_eq!(json(&step)["time_us"], json(&format!("{step} --framework pytorch"))["time_us"]);
 }
 
 /// What is shipped is whole.

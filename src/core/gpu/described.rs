@@ -24,6 +24,7 @@ impl Gpu {
             generation: Generation::Other,
             aliases: Vec::new(),
             figures: figures.into(),
+            meant: None,
         };
         let text = serde_json::to_string(&gpu).expect("a description has only plain fields");
         Self::from_json(&text, name)

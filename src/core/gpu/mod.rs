@@ -104,6 +104,8 @@ pub struct Gpu {
     pub aliases: Vec<String>,
     /// Key to figure; see the range table in `read.rs`.
     figures: Figures,
+    /// The format that is meant where none is named; `None` for the usual one of its units.
+    meant: Option<Dtype>,
 }
 
 impl Gpu {
@@ -204,10 +206,20 @@ impl Gpu {
         peak.map(FlopsPerSecond::from_flops_per_sec)
     }
 
-    /// The 16-bit format that is meant where none is named: bf16, or fp16 where the GPU has no units for that.
+    /// The format that is meant where none is named: that of [`Gpu::with_usual_dtype`], else bf16, or fp16 where the GPU has
+    /// no units for that.
     pub fn usual_dtype(&self) -> Dtype {
-        let mut usual = [Dtype::Bf16, Dtype::Fp16].into_iter();
+        let mut usual = self.meant.into_iter().chain([Dtype::Bf16, Dtype::Fp16]);
         usual.find(|&dtype| self.peak(dtype).is_some()).unwrap_or_default()
+    }
+
+    /// This GPU as one on which another format is meant where none is named.
+    #[must_use]
+    pub fn with_usual_dtype(self, dtype: Dtype) -> Self {
+        Self {
+            meant: Some(dtype),
+            ..self
+        }
     }
 
     /// Fails for the first of these formats that the GPU has no units for, with those that it has.

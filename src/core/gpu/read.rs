@@ -97,6 +97,7 @@ impl Gpu {
                 Vec::new()
             },
             figures: read_figures(figures, vendor, like.as_ref(), place)?.into(),
+            meant: None,
         };
         if let Some(key) = table.keys().next() {
             return Err(unknown_key(place, "key", key, KEYS.map(|(key, _)| key)));

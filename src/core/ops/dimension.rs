@@ -56,6 +56,12 @@ impl Dimension {
         }
     }
 
+    /// Whether an operator is not known without it: sizes are, but for those that are usually 1 or none, and the kind is.
+    pub fn is_needed(&self) -> bool {
+        let usual = ["batch", "window", "stride"].contains(&self.name);
+        self.name == "kind" || !self.unit.is_empty() && !usual
+    }
+
     /// The content of this field; `None` if the operator is of another family.
     pub fn get(&self, op: &Op) -> Option<Value> {
         (self.get)(op)

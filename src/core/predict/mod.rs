@@ -65,8 +65,38 @@ pub struct Predictor {
     measured: HashMap<Op, Seconds>,
     framework: Framed,
     scope: Scope,
-    /// The model that was asked for and the formats of its sub-models.
-    named: Option<(String, Vec<Dtype>)>,
+    /// The model that was asked for.
+    named: Option<Named>,
+}
+
+/// A model that was asked for.
+struct Named {
+    name: String,
+    /// Those of its sub-models.
+    formats: Vec<Dtype>,
+    /// That of all its sub-models; `None` where they are of several.
+    stack: Option<String>,
+}
+
+impl Named {
+    fn of(card: &Card) -> Self {
+        let keys = || card.submodels.iter().map(|submodel| &submodel.key);
+        let known: Vec<_> = keys().filter_map(|key| key.variant.dtype()).collect();
+        let stack = keys().next().map(|key| &key.stack);
+        Self {
+            name: card.name.clone(),
+            formats: Dtype::ALL.into_iter().filter(|dtype| known.contains(dtype)).collect(),
+            stack: stack.filter(|stack| keys().all(|key| key.stack == **stack)).cloned(),
+        }
+    }
+
+    /// The format of all its sub-models that any operator may have.
+    fn only_format(&self) -> Option<Dtype> {
+        match self.formats[..] {
+            [only] => Some(only).filter(|only| only.is_element()),
+            _ => None,
+        }
+    }
 }
 
 /// What puts steps together.
@@ -85,7 +115,10 @@ impl Predictor {
     /// A predictor from the built-in models, or from `model` first where it has an answer.
     pub fn new(gpu: &Gpu, model: Option<&Artifact>) -> Result<Self> {
         let mut predictor = Self::of(gpu, &choose::candidates(gpu, model)?, Laws::of(gpu, true)?)?;
-        predictor.named = model.map(|model| (model.card.name.clone(), formats(&model.card)));
+        predictor.named = model.map(|model| Named::of(&model.card));
+        if let Some(dtype) = predictor.named.as_ref().and_then(Named::only_format) {
+            predictor.gpu = predictor.gpu.with_usual_dtype(dtype);
+        }
         Ok(predictor)
     }
 
@@ -125,7 +158,7 @@ impl Predictor {
     /// What to say where the model that was asked for knows nothing of this format's width, so that others answer:
     /// which formats it has.
     pub fn format_note(&self, dtype: Dtype) -> Option<String> {
-        let (name, known) = self.named.as_ref()?;
+        let Named { name, formats: known, .. } = self.named.as_ref()?;
         if known.is_empty() || known.iter().any(|known| known.runs_as(dtype)) {
             return None;
         }
@@ -135,6 +168,16 @@ impl Predictor {
             known.join(", "),
             known[0]
         ))
+    }
+
+    /// What steps of this mode are by default because the model that was asked for was timed in nothing else.
+    pub fn default_note(&self, mode: Mode) -> Option<String> {
+        let named = self.named.as_ref()?;
+        let format = named.only_format().map(|only| format!("dtype {only}"));
+        let framework = self.timed_framework(mode);
+        let framework = framework.map(|framework| format!("framework {}", framework.name));
+        let taken: Vec<_> = format.into_iter().chain(framework).collect();
+        (!taken.is_empty()).then(|| format!("{} was timed in nothing else: {} by default", named.name, taken.join(" and ")))
     }
 
     /// Puts steps together as this framework does.
@@ -166,7 +209,7 @@ impl Predictor {
     /// The framework that puts steps of this mode together; fails where the one asked for does not run it.
     pub fn framework(&self, mode: Mode) -> Result<&Framework> {
         match &self.framework {
-            Framed::Default => Ok(Framework::assumed_for(mode)),
+            Framed::Default => Ok(self.timed_framework(mode).unwrap_or_else(|| Framework::assumed_for(mode))),
             Framed::Named(name) => Framework::find(name, mode, self.gpu.generation),
             Framed::Given(framework) if framework.modes.contains(&mode) => Ok(framework),
             Framed::Given(framework) => {
@@ -175,6 +218,13 @@ impl Predictor {
                 Err(Error::field(&framework.name, "mode", mode, &allowed))
             }
         }
+    }
+
+    /// The framework that runs the one stack of the model that was asked for, where none was named.
+    fn timed_framework(&self, mode: Mode) -> Option<&'static Framework> {
+        let stack = self.named.as_ref()?.stack.as_ref()?;
+        let is_open = matches!(self.framework, Framed::Default);
+        is_open.then(|| Framework::recognise(stack, mode, self.gpu.generation)).flatten()
     }
 
     /// What the framework of this mode keeps in memory while it trains.
@@ -204,9 +254,9 @@ impl Predictor {
         self
     }
 
-    /// Whether the default framework of the mode is assumed because none was named.
-    pub fn assumes_framework(&self) -> bool {
-        matches!(self.framework, Framed::Default)
+    /// Whether the default framework of the mode is assumed because nothing says another.
+    pub fn assumes_framework(&self, mode: Mode) -> bool {
+        matches!(self.framework, Framed::Default) && self.timed_framework(mode).is_none()
     }
 
     /// The GPU the times are for.
@@ -552,14 +602,6 @@ struct Outcome {
     half_width: f64,
     /// What learning on another GPU adds to it.
     transfer: f64,
-}
-
-/// The formats of a model's sub-models, each once.
-fn formats(card: &Card) -> Vec<Dtype> {
-    let variants = card.submodels.iter().map(|submodel| submodel.key.variant);
-    let known: Vec<_> = variants.filter_map(Variant::dtype).collect();
-    let each = Dtype::ALL.into_iter();
-    each.filter(|dtype| known.contains(dtype)).collect()
 }
 
 /// How one operator is going to be answered.

@@ -82,10 +82,34 @@ pub struct Filter {
     pub gpus: Option<Vec<String>>,
     /// Only these stacks, as in [`Row::stack`] (`trtllm 1.3.0rc20`).
     pub stacks: Option<Vec<String>>,
-    /// [`Origin::source`] of rows without one.
+    /// What rows are that do not say it.
+    pub stated: Stated,
+}
+
+/// What rows of a file are that has no such columns.
+#[derive(Clone, Debug, Default)]
+pub struct Stated {
+    /// The GPU, where [`Filter::gpus`] has more than one or none.
+    pub gpu: Option<String>,
+    /// [`Row::stack`], where [`Filter::stacks`] has more than one or none.
+    pub stack: Option<String>,
+    /// [`Origin::source`].
     pub source: Option<String>,
-    /// [`Origin::licence`] of rows without one.
+    /// [`Origin::licence`].
     pub licence: Option<String>,
+}
+
+impl Stated {
+    /// What rows are that are read and not kept, so that it need not be known.
+    pub fn unknown() -> Self {
+        let unknown = || Some("unknown".to_owned());
+        Self {
+            gpu: None,
+            stack: unknown(),
+            source: unknown(),
+            licence: unknown(),
+        }
+    }
 }
 
 /// Imports files of one source; what is not kept is counted with its reason.
@@ -279,20 +303,33 @@ impl Filter {
         })
     }
 
+    /// The one stack that the caller names.
+    pub(super) fn only_stack(&self) -> Option<&str> {
+        match self.stacks.as_deref() {
+            Some([stack]) => Some(stack),
+            _ => None,
+        }
+    }
+
+    /// The one GPU that the caller names.
+    pub(super) fn only_gpu(&self) -> Option<&str> {
+        match self.gpus.as_deref() {
+            Some([gpu]) => Some(gpu),
+            _ => None,
+        }
+    }
+
     /// What holds for all rows of a file without such columns.
     pub(super) fn supplied(&self) -> impl Iterator<Item = (&'static str, Supplied)> {
-        let only = |names: &Option<Vec<String>>| match names.as_deref() {
-            Some([name]) => Some(name.clone()),
-            _ => None,
-        };
+        let stated = &self.stated;
         let columns = [
-            ("gpu", only(&self.gpus)),
-            ("stack", only(&self.stacks)),
-            ("source", self.source.clone()),
-            ("licence", self.licence.clone()),
+            ("gpu", self.only_gpu().or(stated.gpu.as_deref())),
+            ("stack", self.only_stack().or(stated.stack.as_deref())),
+            ("source", stated.source.as_deref()),
+            ("licence", stated.licence.as_deref()),
         ];
-        let stated = columns.into_iter().filter_map(|(name, text)| Some((name, text?)));
-        stated.map(|(name, text)| (name, Supplied::Text(text)))
+        let columns = columns.into_iter();
+        columns.filter_map(|(name, text)| Some((name, Supplied::Text(text?.to_owned()))))
     }
 
     /// Why rows of this GPU, by its name, and this stack are not wanted; `None` if they are.

@@ -538,6 +538,12 @@ fn a_table_in_csv_is_read_with_the_columns_that_it_has() {
     write(&parquet, &rows).unwrap();
     assert_eq!(read(&parquet).unwrap(), rows);
 
+    // A family follows from its columns; what is usual need not be said.
+    write_text("gpu,stack,m,n,k,time_us,source,licence\nh200,s,4096,1024,512,12,s,MIT\n");
+    assert_eq!(read(&path).unwrap()[0].op, gemm_row(4096, 1024, 512).op);
+    write_text("gpu,stack,kind,rows,cols,time_us,source,licence\nh200,s,rms_norm,4096,8192,12,s,MIT\n");
+    assert_eq!(read(&path).unwrap()[0].op, Op::Memory(expected));
+
     let head = "gpu,stack,family,dtype,layout,batch,m,n,k,time_us,source,licence";
     for (text, parts) in [
         (
@@ -563,6 +569,21 @@ fn a_table_in_csv_is_read_with_the_columns_that_it_has() {
         (
             head.replace("time_us,", ""),
             ["the column `time_us` is missing", "licence"],
+        ),
+        (
+            "m,n\n8,8\n".to_owned(),
+            [
+                "the column `k` is missing, nor are there `gpu`, `stack`, `time_us`, `source`, `licence`;",
+                "`--gpu`, `--stack`",
+            ],
+        ),
+        (
+            "stack,family,m,n,rows,time_us,source,licence\ns,gemm,8,8,,1,s,MIT\ns,memory,,,8,1,s,MIT\n".to_owned(),
+            ["the column `kind` is missing", "`k`, `cols`, `gpu`"],
+        ),
+        (
+            "gpu,stack,m,rows,time_us,source,licence\nh200,s,8,8,1,s,MIT\n".to_owned(),
+            ["the column `family` is missing", "columns of one family alone"],
         ),
         (format!("{head},m"), ["the column `m` occurs twice", "once"]),
         (

@@ -1,6 +1,6 @@
 //! Traces of torch.profiler, in small, as libkineto writes them.
 
-use crate::dataset::Filter;
+use crate::dataset::{Filter, Stated};
 use crate::dataset::trace::{Recorder, Trace, read_trace};
 use crate::error::Result;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
@@ -218,8 +218,11 @@ fn a_packed_trace_is_read_alike_and_names_what_the_caller_knows() {
     packed.write_all(training().text().as_bytes()).unwrap();
     let filter = Filter {
         stacks: Some(vec!["my trainer 1.2".to_owned()]),
-        source: Some("a job".to_owned()),
-        licence: Some("MIT".to_owned()),
+        stated: Stated {
+            source: Some("a job".to_owned()),
+            licence: Some("MIT".to_owned()),
+            ..Stated::default()
+        },
         ..Filter::default()
     };
     let packed = packed.finish().unwrap();

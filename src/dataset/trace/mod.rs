@@ -164,8 +164,8 @@ pub fn read_trace(recorder: Recorder, path: &Path, filter: &Filter) -> Result<Tr
         )));
     }
     let origin = Origin {
-        source: filter.source.clone().unwrap_or_else(|| words.source.to_owned()),
-        licence: filter.licence.clone().unwrap_or_else(|| "LicenseRef-own".to_owned()),
+        source: filter.stated.source.clone().unwrap_or_else(|| words.source.to_owned()),
+        licence: filter.stated.licence.clone().unwrap_or_else(|| "LicenseRef-own".to_owned()),
         libraries: None,
     };
     let table = events.table(gpu, &stack, Arc::new(origin));
@@ -346,22 +346,6 @@ fn short(name: &str) -> &str {
 }
 
 impl Filter {
-    /// The one stack that the caller names.
-    fn only_stack(&self) -> Option<&str> {
-        match self.stacks.as_deref() {
-            Some([stack]) => Some(stack),
-            _ => None,
-        }
-    }
-
-    /// The one GPU that the caller names.
-    fn only_gpu(&self) -> Option<&str> {
-        match self.gpus.as_deref() {
-            Some([gpu]) => Some(gpu),
-            _ => None,
-        }
-    }
-
     /// The GPU that a trace names, else the one that the caller does.
     fn gpu_of(&self, path: &Path, place: &str, device: Option<&str>) -> Result<&'static Gpu> {
         if let Some(gpu) = device.and_then(|device| Gpu::find(device).ok()) {

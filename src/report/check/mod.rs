@@ -125,7 +125,7 @@ impl CheckReport {
             model: architecture.into(),
             workload: *workload,
             predicted: check.as_is.as_ref().ok().map(|step| StepKeys {
-                framework_is_assumed: predictor.assumes_framework(),
+                framework_is_assumed: predictor.assumes_framework(workload.mode),
                 ..StepKeys::from(step)
             }),
             impossible: check.as_is.as_ref().err().map(ToString::to_string),

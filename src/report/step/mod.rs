@@ -328,7 +328,7 @@ impl FrameworkKeys {
         Ok(Self {
             name: framework.name.clone(),
             title: framework.title.clone(),
-            assumed: predictor.assumes_framework(),
+            assumed: predictor.assumes_framework(workload.mode),
             network_bytes_per_s: predictor.gpu().network_bandwidth(),
             fit: compared.and_then(|(group, _)| Some(framework.fits[&subject.kind].of_group(group?))),
             evidence,
@@ -514,7 +514,12 @@ impl StepReport {
             tier_shares: step.tier_shares,
             caveats: SharedWarning::of(step),
             notes: [
-                ("model", predictor.format_note(workload.linear_dtype())),
+                (
+                    "model",
+                    predictor
+                        .format_note(workload.linear_dtype())
+                        .or_else(|| predictor.default_note(workload.mode)),
+                ),
                 ("idle", idle_hint(workload, step)),
                 ("idle", server_hint(step)),
                 ("weights", architecture.stated.format_note(workload)),
