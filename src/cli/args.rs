@@ -149,7 +149,7 @@ impl Cli {
             let sweeps = command.get_name() == "sweep";
             if sweeps { command } else { without_ranges(command) }
         });
-        let args = near_formats(counted_gpus(args));
+        let args = counted_gpus(args);
         let matches: ArgMatches = command.clone().try_get_matches_from(&args).map_err(|error| {
             let words = args.iter().skip(1);
             let words: Vec<_> = words.map(|arg| arg.to_string_lossy().into_owned()).collect();
@@ -176,25 +176,6 @@ fn counted_gpus(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         }
     }
     all
-}
-
-/// The nearest number format in place of one that only llama.cpp has, which standard error names.
-fn near_formats(args: Vec<OsString>) -> Vec<OsString> {
-    let mut follows = false;
-    let near = |arg: OsString| {
-        let is_value = std::mem::replace(&mut follows, arg == "--dtype");
-        let joined = arg.to_str().and_then(|text| text.strip_prefix("--dtype="));
-        let value = joined.or_else(|| arg.to_str().filter(|_| is_value));
-        let Some((taken, why)) = value.and_then(|value| hints::taken("dtype", value)) else {
-            return arg;
-        };
-        super::note(why);
-        match joined {
-            Some(_) => format!("--dtype={taken}").into(),
-            None => taken.into(),
-        }
-    };
-    args.into_iter().map(near).collect()
 }
 
 /// How many of which GPU: `8xh100`, `h100x8`, `8 h100`, `h100:8`.

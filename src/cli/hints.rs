@@ -32,8 +32,6 @@ struct Hint {
     means: Vec<String>,
     /// The hint if no name is near.
     says: Option<String>,
-    /// The value that is taken in place of a name, where the answer is near.
-    takes: Option<String>,
 }
 
 impl Hint {
@@ -96,12 +94,6 @@ pub fn improved(mut error: clap::Error, root: &Command, args: &[String]) -> clap
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
     }
     error
-}
-
-/// What is taken in place of a value of an option, and why.
-pub fn taken(option: &str, wrong: &str) -> Option<(&'static str, &'static str)> {
-    let hint = of_value(option, wrong)?;
-    Some((hint.takes.as_deref()?, hint.says.as_deref()?))
 }
 
 /// What was asked: a command, its path below the program, and all words.

@@ -251,17 +251,20 @@ impl From<Caveat> for Warning {
 /// A fraction as people read it: `94 %`, `3.4 %`, `0.2 %`.
 pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
-    if value.abs() >= 9.95 {
-        format!("{value:.0} %")
-    } else {
-        format!("{value:.1} %")
+    match value.abs() {
+        none if none < 0.05 => "0.0 %".to_owned(),
+        less if less < 9.95 => format!("{value:.1} %"),
+        _ => format!("{value:.0} %"),
     }
 }
 
 /// A change as people read it: `+4.2 %`, `-12 %`.
 pub fn signed(fraction: f64) -> String {
-    let sign = if fraction < 0.0 { '-' } else { '+' };
-    format!("{sign}{}", percent(fraction.abs()))
+    let shown = percent(fraction);
+    match shown.starts_with('-') || shown == percent(0.0) {
+        true => shown,
+        false => format!("+{shown}"),
+    }
 }
 
 /// The tiers with any share: `94 % learned, 6.0 % roofline`.

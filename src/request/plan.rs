@@ -299,7 +299,7 @@ pub struct PlanRequest {
     #[arg(long, value_name = "K")]
     pub speculate: Option<Size<0>>,
     /// What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the text, which take no time of the GPU
-    /// [default: mtp of models with experts, else eagle].
+    /// [default: mtp of models with experts or such a layer, else eagle].
     #[arg(long)]
     pub draft: Option<Draft>,
     /// Share of draft tokens that is kept, to a thousandth, each given those before it [default: 0.8 of MTP layers, 0.62 of EAGLE].

@@ -1,6 +1,6 @@
 //! Published architectures, as data: `data/architectures/*.toml`, embedded at build time.
 
-use super::{Architecture, Stated};
+use super::{Architecture, Stated, parameters};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::names::key;
@@ -54,6 +54,9 @@ pub struct Preset {
     /// Checkpoints of the same shape that differ otherwise.
     #[serde(default)]
     checkpoints: Vec<Checkpoint>,
+    /// Whether it was published with layers that predict tokens after the next.
+    #[serde(default)]
+    predicts_further: bool,
     /// Whether searches compare shapes with it and plans of measurements take its widths.
     #[serde(default = "Preset::is_typical")]
     typical: bool,
@@ -131,9 +134,26 @@ impl Preset {
         Found::of(name).map(Found::architecture)
     }
 
-    /// The known names with the fewest edits to this one.
+    /// The known names that begin with the same word and mean as many parameters, within a quarter, then those with the fewest
+    /// edits to this one.
     pub fn nearest(name: &str) -> Vec<&'static str> {
-        names::nearest(name, Self::all().iter().flat_map(Self::names))
+        let mut near = names::nearest(name, Self::all().iter().flat_map(Self::names));
+        let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+        let first = |name: &str| name.split('-').next().map(str::to_owned);
+        if let Some(size) = name.split('-').find_map(count) {
+            let is_alike = |preset: &&Self| {
+                let own = parameters(&preset.architecture).total as f64;
+                first(&preset.architecture.name) == first(&name) && (own / size).ln().abs() < 0.25
+            };
+            let most = near.len();
+            for preset in Self::all().iter().filter(is_alike) {
+                let own = preset.architecture.name.as_str();
+                near.retain(|known| *known != own);
+                near.insert(0, own);
+            }
+            near.truncate(most);
+        }
+        near
     }
 
     /// Its other names and those of the checkpoints of its shape.
@@ -150,10 +170,12 @@ impl Preset {
     }
 }
 
-/// Whether a name is a number of parameters: `6.7B`.
-fn is_count(name: &str) -> bool {
-    let digits = name.strip_suffix(['B', 'b', 'M', 'm', 'T', 't']);
-    digits.is_some_and(|digits| digits.parse::<f64>().is_ok_and(|count| count > 0.0))
+/// The number of parameters that a word is: `6.7B`.
+fn count(word: &str) -> Option<f64> {
+    let word = word.to_lowercase();
+    let units = [('t', 1e12), ('b', 1e9), ('m', 1e6)].into_iter();
+    let mut counts = units.filter_map(|(letter, unit)| Some(unit * word.strip_suffix(letter)?.parse::<f64>().ok()?));
+    counts.next().filter(|count| *count > 0.0)
 }
 
 /// What a name means.
@@ -169,7 +191,7 @@ impl Found {
         Self::known(name).ok_or_else(|| {
             let nearest = Preset::nearest(name).join(", ");
             let mut allowed = format!("a preset, nearest {nearest}, or the path of a config.json or of its folder");
-            if is_count(name) {
+            if count(name).is_some() {
                 allowed += &format!("; `search --params {name}` finds a shape of that size");
             }
             Error::field("request", "architecture", format!("`{name}`"), &allowed)
@@ -211,6 +233,7 @@ impl Found {
 
     fn architecture(self) -> Architecture {
         let mut arch = self.preset.architecture.clone();
+        arch.stated.predicts_further = self.preset.predicts_further;
         let own = match self.checkpoint {
             Some(checkpoint) => &checkpoint.quantization_config,
             None => &self.preset.quantization_config,

@@ -243,9 +243,9 @@ impl Workload {
             (Some(tokens), _) => Ok(Self {
                 seq: 1 + tokens,
                 speculate: tokens,
-                draft: draft.unwrap_or(match arch.moe {
-                    Some(_) => Draft::Mtp,
-                    None => Draft::Eagle,
+                draft: draft.unwrap_or(match arch.moe.is_some() || arch.stated.predicts_further {
+                    true => Draft::Mtp,
+                    false => Draft::Eagle,
                 }),
                 acceptance: acceptance.unwrap_or_default(),
                 ..self

@@ -355,7 +355,7 @@ fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
     let headings = [
         right("#"),
         left("engine"),
-        right("engines").minor(5),
+        right("copies").minor(5),
         right("requests each"),
         right("tokens/s").minor(9),
         right("per GPU"),

@@ -40,7 +40,8 @@ impl StepReport {
         let mut lines: Vec<_> = all.iter().map(|one| ("remedy", self.remedy_text(one))).collect();
         if remedy.is_none() {
             let none = format!(
-                "no format, loss, ZeRO stage, micro-batch, recomputation, optimizer, offload or ranks fit, up to {} GPUs",
+                "no format, loss, ZeRO stage, micro-batch, recomputation, optimizer, offload or ranks that {} runs fit, up to {} GPUs",
+                self.framework.name,
                 grouped(MOST_REMEDY_GPUS)
             );
             lines.push(("remedy", none));

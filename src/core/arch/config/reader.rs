@@ -192,9 +192,11 @@ pub(super) fn read(row: &'static Row, fields: &mut Fields<'_>) -> Result<Archite
     }
     varied::read(row, fields, &mut arch)?;
     further::read(row, fields, &mut arch)?;
-    for (key, what) in row.left_out.iter().chain(&table().lists.left_out) {
+    let lists = &table().lists;
+    for (key, what) in row.left_out.iter().chain(&lists.further_tokens) {
         if fields.is_on(key) {
             arch.stated.leave_out(what);
+            arch.stated.predicts_further |= lists.further_tokens.contains_key(key);
         }
     }
     Ok(arch)

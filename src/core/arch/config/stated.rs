@@ -28,6 +28,8 @@ pub struct Stated {
     stored: Option<Stored>,
     /// What is not counted or counted as something else, one sentence each.
     left_out: Vec<String>,
+    /// Whether it has layers that predict tokens after the next, which can draft.
+    pub predicts_further: bool,
 }
 
 /// A number format as the config calls it.
@@ -69,8 +71,20 @@ impl Format {
             let sizes: Vec<_> = block.iter().map(ToString::to_string).collect();
             name = format!("{name} in blocks of {}", sizes.join(" x "));
         }
+        if let Some(experts) = word(EXPERT_DTYPE) {
+            name = format!("{name}, experts in {experts}");
+        }
         Self { field, name }
     }
+}
+
+/// A quantization with the format of the experts, which may be said beside it.
+fn with_experts(config: &Map<String, Value>, dtype: Option<&Value>) -> Map<String, Value> {
+    let mut config = config.clone();
+    if let Some(dtype) = dtype {
+        config.entry(EXPERT_DTYPE).or_insert_with(|| dtype.clone());
+    }
+    config
 }
 
 /// The quantization that an object holds, and where.
@@ -113,7 +127,10 @@ impl Stated {
         fields.ignore(&QUANTIZATION);
         match fields.value(found) {
             None => {}
-            Some(Value::Object(config)) => format = Some(Format::packed(found, config)),
+            Some(Value::Object(config)) => {
+                let config = with_experts(config, fields.value(EXPERT_DTYPE));
+                format = Some(Format::packed(found, &config));
+            }
             Some(_) => return fields.refuse(found, "an object"),
         }
         Ok(Self {
@@ -125,11 +142,8 @@ impl Stated {
     /// Reads which weights of this architecture the whole config says are packed.
     pub(super) fn read_stored(object: &Map<String, Value>, arch: &Architecture) -> Option<Stored> {
         let (_, config) = anywhere(object)?;
-        let mut config = config.clone();
-        if let (Some(config), Some(dtype)) = (config.as_object_mut(), object.get(EXPERT_DTYPE)) {
-            config.entry(EXPERT_DTYPE).or_insert_with(|| dtype.clone());
-        }
-        quantized::read(&config, arch)
+        let config = with_experts(config.as_object()?, object.get(EXPERT_DTYPE));
+        quantized::read(&config.into(), arch)
     }
 
     /// What a published checkpoint of this architecture with this `quantization_config` says, or with this word in its
@@ -139,7 +153,7 @@ impl Stated {
         Self {
             format: config.as_object().map(|config| Format::packed(field, config)),
             stored: quantized::read(config, arch),
-            left_out: Vec::new(),
+            ..arch.stated.clone()
         }
     }
 
@@ -159,6 +173,7 @@ impl Stated {
         let packed = whole.format.clone().filter(says_more);
         self.format = packed.or(self.format).or(whole.format);
         self.left_out.extend(whole.left_out);
+        self.predicts_further |= whole.predicts_further;
         self
     }
 

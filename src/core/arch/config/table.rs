@@ -59,7 +59,7 @@ pub(super) struct Document {
     pub shaping_words: Vec<String>,
     pub text_parts: Vec<String>,
     pub beside_text: Vec<String>,
-    pub left_out: BTreeMap<String, String>,
+    pub further_tokens: BTreeMap<String, String>,
     /// The type of the text model of each wrapper.
     pub text_config: BTreeMap<String, String>,
     pub refused: Vec<Refused>,
