@@ -2,8 +2,7 @@
 //!
 //! Degrees of parallelism divide the GPUs, and what the model must divide by is checked by [`Workload::validate`]. Tensor
 //! parallelism stays inside a node (Megatron-LM, arXiv 2104.04473, takeaway 1), interleaving needs micro-batches in
-//! multiples of the stages (section 2.2.2 there), and weights are sharded over replicas (ZeRO 2 and 3) without a
-//! pipeline alone, as Megatron-FSDP runs it, unless the file of the framework says otherwise.
+//! multiples of the stages (section 2.2.2 there).
 
 use super::Query;
 use crate::arch::{Architecture, Dimension, Recompute, Workload};
@@ -154,12 +153,7 @@ fn zero_stages_of(query: &Query, work: &Workload, framework: &Framework) -> Vec<
     if work.dp * work.cp == 1 {
         return vec![0];
     }
-    let says = framework
-        .zero_stages_beside
-        .iter()
-        .any(|(rank, _)| *rank == Dimension::Pp);
-    let possible = framework.zero_stages.iter().copied();
-    possible.filter(|&stage| stage < 2 || work.pp == 1 || says).collect()
+    framework.zero_stages_with(work.pp).collect()
 }
 
 /// Sequences of a micro-batch in powers of two, and how many micro-batches fill the batch.

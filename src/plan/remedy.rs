@@ -145,6 +145,14 @@ type Kinds = [Vec<Change>; 9];
 /// How many of the changes of each kind are passed to reach the one that is made; 0 makes none.
 type Places = [usize; 9];
 
+/// Losses that keep fewer logits, the fewest last, for a trainer that composes its own of operations; others take no other.
+pub(super) const fn smaller_losses(own: Loss) -> &'static [Loss] {
+    match own {
+        Loss::Eager | Loss::Compiled => &[Loss::Chunked, Loss::Fused],
+        _ => &[],
+    }
+}
+
 /// The changes that `work` may take.
 fn kinds(
     gpu: &Gpu,
@@ -161,16 +169,11 @@ fn kinds(
         if work.has_adapters() && work.base_dtype == BaseDtype::Auto {
             bases.push(Change::Base(BaseDtype::Nf4));
         }
-        // A trainer that composes its loss of operations takes another one.
-        let composed = |loss| matches!(loss, Loss::Eager | Loss::Compiled);
-        let is_open = composed(practice.loss);
-        if composed(practice.loss(work)) {
-            losses.push(Change::Loss(Loss::Fused));
-        }
+        let is_open = !smaller_losses(practice.loss).is_empty();
+        losses.extend(smaller_losses(practice.loss(work)).last().map(|loss| Change::Loss(*loss)));
         if work.dp * work.cp > 1 {
-            let higher = framework.zero_stages.iter().filter(|stage| **stage > work.zero);
-            let higher = higher.filter(|stage| **stage < 2 || work.pp == 1);
-            stages.extend(higher.copied().map(Change::Zero));
+            let higher = framework.zero_stages_with(work.pp).filter(|stage| *stage > work.zero);
+            stages.extend(higher.map(Change::Zero));
         }
         let halves = std::iter::successors(Some(work.batch), |batch| batch.is_multiple_of(2).then_some(batch / 2));
         batches.extend(halves.skip(1).map(Change::Batch));
@@ -321,6 +324,19 @@ mod tests {
             .join(", ")
     }
 
+    /// Caches that vLLM has logged for Llama-3-8B at its usual share: pull request 10511 (H100) and issue 10517 (RTX 3090).
+    #[test]
+    fn caches_are_as_large_as_vllm_logs_them() {
+        for (gpu, gib) in [("h100", [52.0, 56.0]), ("rtx3090", [3.8, 5.8])] {
+            let predictor = Predictor::new(crate::gpu::Gpu::find(gpu).unwrap(), None).unwrap();
+            let arch = Architecture::find("llama-3-8b").unwrap();
+            let asked = Workload::decode(1, 1 << 20);
+            let cached = shorter(&predictor, &arch, &asked).unwrap().unwrap().workload.context;
+            let cached = (cached * 131_072) as f64 / f64::from(1 << 30);
+            assert!((gib[0]..=gib[1]).contains(&cached), "{gpu}: {cached}");
+        }
+    }
+
     #[test]
     fn the_longest_context_that_fits_is_found() {
         let predictor = Predictor::new(crate::gpu::Gpu::find("rtx4090").unwrap(), None).unwrap();
@@ -329,7 +345,7 @@ mod tests {
         let fits = |context| {
             let workload = Workload { context, ..asked };
             let memory = predictor.memory_use(&arch, &workload).unwrap();
-            memory.total() <= predictor.gpu().memory() * SERVING_MEMORY_SHARE
+            memory.total() <= MemoryUse::room(predictor.gpu(), SERVING_MEMORY_SHARE, false)
         };
         let longest = shorter(&predictor, &arch, &asked).unwrap().unwrap().workload.context;
         assert!(fits(longest) && !fits(longest + 1), "{longest}");

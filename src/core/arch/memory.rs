@@ -167,9 +167,11 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// What driver context, library workspaces and collective buffers take before the model does; one to two gigabytes
-    /// are usual for a PyTorch process with NCCL.
-    pub const RESERVED: Bytes = Bytes::from_bytes(2e9);
+    /// What driver, context, library workspaces and collective buffers take before the model does: one to two gigabytes are usual
+    /// for a PyTorch process with NCCL. What CUDA reports is without the driver's share, 0.8 GB of an A100's 80 GiB.
+    pub fn kept_free(gpu: &Gpu) -> Bytes {
+        Bytes::from_bytes(if gpu.visible_memory().is_some() { 1.2e9 } else { 2e9 })
+    }
 
     /// Every part with its name, for tables and JSON.
     pub fn parts(&self) -> [(&'static str, Bytes); 9] {
@@ -191,10 +193,13 @@ impl MemoryUse {
         self.parts().into_iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// What may be filled of a share of the memory of this GPU, in training or when serving.
+    /// What may be filled of a share of the memory of this GPU, in training or when serving. Servers count what is kept free
+    /// against their share (`available_kv_cache_memory` of vLLM).
     pub fn room(gpu: &Gpu, share: f64, trains: bool) -> Bytes {
-        let pieces = if trains { Self::PIECES } else { 1.0 };
-        (gpu.memory() * share).min((gpu.memory() - Self::RESERVED) * (1.0 / pieces))
+        match trains {
+            true => (gpu.memory() * share).min((gpu.memory() - Self::kept_free(gpu)) * (1.0 / Self::PIECES)),
+            false => gpu.memory() * share - Self::kept_free(gpu),
+        }
     }
 
     /// What the driver shows over what lives in training: the median of 445 runs, and what nine of ten exceed
@@ -229,9 +234,9 @@ impl MemoryUse {
         }
     }
 
-    /// Whether it fits this GPU with 2 GB left for driver, libraries and collectives.
+    /// Whether it fits this GPU beside what is kept free.
     pub fn fits(&self, gpu: &Gpu) -> bool {
-        self.needed() + Self::RESERVED <= gpu.memory()
+        self.needed() + Self::kept_free(gpu) <= gpu.memory()
     }
 }
 

@@ -295,6 +295,14 @@ impl Framework {
         Err(Error::field(place, dimension.name(), number, &allowed))
     }
 
+    /// The ZeRO stages that plans take beside so many pipeline stages: those of the file, of which 2 and 3 without a pipeline alone
+    /// unless the file says what runs beside one.
+    pub fn zero_stages_with(&self, pp: u64) -> impl Iterator<Item = u8> {
+        let says = self.zero_stages_beside.iter().any(|(rank, _)| *rank == Dimension::Pp);
+        let stages = self.zero_stages.iter().copied();
+        stages.filter(move |&stage| stage < 2 || pp == 1 || says)
+    }
+
     /// Refuses a layout with ranks that it does not split a model over, or with a ZeRO stage that it does not run beside them.
     pub fn check_layout(&self, work: &Workload) -> Result<()> {
         let [tp, cp, ep, pp, vp] = Self::RANKS;

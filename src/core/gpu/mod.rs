@@ -179,9 +179,15 @@ impl Gpu {
         best.map(FlopsPerSecond::from_flops_per_sec)
     }
 
-    /// Capacity of the device memory.
+    /// Capacity of the device memory: what CUDA reports of it, where that is known.
     pub fn memory(&self) -> Bytes {
-        Bytes::from_bytes(self.required("memory_bytes"))
+        let visible = self.visible_memory();
+        visible.unwrap_or_else(|| Bytes::from_bytes(self.required("memory_bytes")))
+    }
+
+    /// What CUDA reports of the memory, without the driver's share.
+    pub fn visible_memory(&self) -> Option<Bytes> {
+        self.get("visible_memory_bytes").map(Bytes::from_bytes)
     }
 
     /// Last-level cache.

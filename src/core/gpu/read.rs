@@ -15,6 +15,7 @@ pub(super) const FIGURES: &[(&str, f64, f64, bool)] = &[
     ("sm_clock_hz", 1e8, 5e9, true),
     ("memory_bandwidth_bytes_per_s", 5e10, 5e13, true),
     ("memory_bytes", 1e9, 2e12, true),
+    ("visible_memory_bytes", 1e9, 2e12, false),
     ("l2_bytes", 1e5, 2e9, true),
     ("peak_fp32_flops_per_s", 1e12, 1e16, false),
     ("peak_tf32_flops_per_s", 1e12, 1e16, false),
@@ -126,6 +127,7 @@ impl Gpu {
         };
         let ratio = ratio("sm_count") * ratio("sm_clock_hz");
         let mut figures = (*self.figures).clone();
+        figures.retain(|key, _| key != "visible_memory_bytes" || !own.contains_key("memory_bytes"));
         if ratio != 1.0 {
             figures.retain(|key, _| !key.starts_with("reachable_"));
             for (_, figure) in figures.iter_mut().filter(|(key, _)| key.starts_with("peak_")) {

@@ -3,8 +3,8 @@
 mod text;
 
 use crate::arch::{
-    Architecture, AttentionKernel, Loss, MemoryVerdict, Offload, Peak, Phase, Recompute, Workload, host_traffic,
-    parameters,
+    Architecture, AttentionKernel, Loss, MemoryUse, MemoryVerdict, Offload, Peak, Phase, Recompute, Workload,
+    host_traffic, parameters,
 };
 use crate::error::Result;
 use crate::framework::{Fit, FitGroup, Framework, Gap, Subject};
@@ -174,6 +174,9 @@ struct MemoryKeys {
     parts_bytes: BTreeMap<&'static str, Bytes>,
     memory_bytes: Bytes,
     capacity_bytes: Bytes,
+    /// What of it is kept free.
+    #[serde(skip)]
+    kept_free: Bytes,
     fits: bool,
     /// `fits`, `tight` or `does_not_fit`.
     verdict: MemoryVerdict,
@@ -498,6 +501,7 @@ impl StepReport {
                 capacity_bytes: gpu.memory(),
                 fits: step.fits,
                 verdict: step.memory.verdict(gpu),
+                kept_free: MemoryUse::kept_free(gpu),
                 reserved_bytes: workload.trains().then(|| step.memory.reserved()),
                 peak: workload.trains().then_some(step.memory.peak),
                 loss: workload.trains().then(|| practice.loss(workload)),

@@ -166,7 +166,10 @@ impl StepReport {
             match memory.verdict {
                 MemoryVerdict::Fits => "fits".to_owned(),
                 MemoryVerdict::Tight => doubtful("tight, an allocator usually takes more"),
-                MemoryVerdict::DoesNotFit => bad("DOES NOT FIT, 2 GB being kept free"),
+                MemoryVerdict::DoesNotFit => bad(&format!(
+                    "DOES NOT FIT, {} GB being kept free",
+                    memory.kept_free.bytes() / 1e9
+                )),
             },
             joined(", ", parts)
         );
