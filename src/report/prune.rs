@@ -206,7 +206,12 @@ impl PruneReport {
 
     /// The same with the config.json of what is left.
     #[must_use]
-    pub fn with_config(self, config: Value) -> Self {
+    pub fn with_config(mut self, config: Value, model: &Architecture) -> Self {
+        if !model.stated.is_of_a_file() {
+            self.notes.push(
+                "config.json has usual values of rope_theta, epsilons and token ids, for a name says none: `--from` its config.json keeps its own".to_owned(),
+            );
+        }
         Self {
             config: Some(config),
             ..self

@@ -93,6 +93,9 @@ pub fn read_object(value: &Value, name: &str, place: &str) -> Result<Architectur
         .map_err(|error| Error::bad_input(format!("{place}: {error}")))?;
     let stored = Stated::read_stored(object, &arch);
     arch.stated.set_stored(stored);
+    if !is_own {
+        arch.stated.keep_unshaped(object);
+    }
     Ok(arch)
 }
 

@@ -4,6 +4,7 @@ use super::super::stored::Stored;
 use super::super::{Architecture, BaseDtype, Workload};
 use super::fields::Fields;
 use super::quantized::{self, EXPERT_DTYPE};
+use super::table::table;
 use super::text_part;
 use crate::error::Result;
 use crate::ops::Dtype;
@@ -28,6 +29,8 @@ pub struct Stated {
     stored: Option<Stored>,
     /// What is not counted or counted as something else, one sentence each.
     left_out: Vec<String>,
+    /// Fields that change no shape and that a model derived from this one keeps, as a JSON object; empty where no file was read.
+    unshaped: String,
     /// Whether it has layers that predict tokens after the next, which can draft.
     pub predicts_further: bool,
 }
@@ -175,6 +178,25 @@ impl Stated {
         self.left_out.extend(whole.left_out);
         self.predicts_further |= whole.predicts_further;
         self
+    }
+
+    /// Reads the fields that a model derived from this one keeps.
+    pub(super) fn keep_unshaped(&mut self, object: &Map<String, Value>) {
+        let part = text_part(object);
+        let lists = &table().lists;
+        let keys = lists.usual.keys().chain(&lists.kept);
+        let kept = keys.filter_map(|key| Some((key, part.and_then(|part| part.get(key)).or(object.get(key))?)));
+        self.unshaped = Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string();
+    }
+
+    /// Whether there are such fields.
+    pub fn is_of_a_file(&self) -> bool {
+        !self.unshaped.is_empty()
+    }
+
+    /// Those fields.
+    pub(super) fn unshaped(&self) -> Map<String, Value> {
+        serde_json::from_str(&self.unshaped).unwrap_or_default()
     }
 
     /// Adds what is not counted.

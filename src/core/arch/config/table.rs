@@ -66,6 +66,7 @@ pub(super) struct Document {
     pub writes: Vec<Written>,
     /// Fields of files that are written, which no architecture holds.
     pub usual: Map<String, Value>,
+    pub kept: Vec<String>,
     types: Map<String, Value>,
     bases: Map<String, Value>,
     experts: Map<String, Value>,

@@ -2,8 +2,8 @@
 //!
 //! The `model_type` is the first of those in `data/hf-types.toml` whose layers are exactly those of the architecture: what
 //! is written reads back as the same architecture. What no type there has is refused, never approximated. What no
-//! architecture holds gets the usual value: SiLU or GELU, rotation of whole heads with base 10,000, bf16 weights, no
-//! special tokens.
+//! architecture holds is that of the file that it was read from, else the usual value: SiLU or GELU, rotation of whole heads
+//! with base 10,000, bf16 weights, no special tokens.
 
 use super::super::{Architecture, LayerKind, NormKind, Positions, QkNorm};
 use super::read_object;
@@ -133,6 +133,8 @@ fn config(all: &Value, kind: &Written) -> Value {
     ];
     let names = own.into_iter().chain(kind.fields.split_whitespace());
     let mut fields: Map<String, Value> = names.map(|name| (name.to_owned(), all[name].clone())).collect();
+    let further = table().lists.kept.iter().filter(|name| !all[name.as_str()].is_null());
+    fields.extend(further.map(|name| (name.clone(), all[name].clone())));
     fields.insert("architectures".to_owned(), json!([kind.class]));
     fields.insert("model_type".to_owned(), json!(kind.model_type));
     fields.into()
@@ -151,7 +153,6 @@ fn fields(arch: &Architecture, max_positions: u64) -> Value {
         "hidden_size": arch.hidden,
         "intermediate_size": arch.mlp.d_ff,
         "layer_types": layer_types(arch),
-        "max_position_embeddings": max_positions,
         "max_window_layers": arch.layers - arch.window.map_or(0, |window| window.layers),
         "mlp_bias": arch.biases.mlp,
         "moe_intermediate_size": arch.mlp.d_ff,
@@ -172,7 +173,11 @@ fn fields(arch: &Architecture, max_positions: u64) -> Value {
     });
     let mut fields = Value::Object(table().lists.usual.clone());
     let mut extend = |more| extend(&mut fields, more);
+    let kept = arch.stated.unshaped();
+    let longest = kept.get("max_position_embeddings").and_then(Value::as_u64);
+    extend(Value::Object(kept));
     extend(sizes);
+    extend(json!({ "max_position_embeddings": longest.unwrap_or(0).max(max_positions) }));
     if let Positions::Learned { max, .. } = arch.positions {
         extend(json!({ "max_position_embeddings": max, "n_positions": max }));
     }
