@@ -100,10 +100,11 @@ pub(super) fn flash(subject: &Subject) -> Verdict {
 pub(super) fn flash_size(size: u64, alignment: u64) -> Verdict {
     let unit = alignment.min(FLASH_UNIT);
     let detail = format!("head size {size}");
-    if size >= FLASH_LEAST && size.is_multiple_of(unit) {
+    let [.., most] = FLASH_SIZES;
+    if (FLASH_LEAST..=most).contains(&size) && size.is_multiple_of(unit) {
         return Verdict::met(detail);
     }
-    let wanted = format!("a multiple of {unit} from {FLASH_LEAST}");
+    let wanted = format!("a multiple of {unit} from {FLASH_LEAST} to {most}");
     Verdict::broken(Severity::Hard, size as f64, wanted, &detail)
 }
 

@@ -50,7 +50,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         id: "head-size",
         title: "head size",
-        demand: "The head size is a multiple of the alignment, at most 64; with flash attention it fills a kernel's tile, in decode 16-byte loads.",
+        demand: "The head size is a multiple of the alignment, or of 64 where that is less; with flash attention it fills a kernel's tile, in decode 16-byte loads.",
         reason: "It is the reduction of the score GEMM and the output of the value GEMM. Fused kernels compute 64, 128, \
                  192 or 256 wide, and what lies between is padded; FlashAttention alone has kernels for 96, in which 72, 80 and 88 run.",
         source: "arXiv 2401.14489, closing list and figure 7 (stas00/ml-engineering, training/performance); kernel sizes: \
@@ -108,7 +108,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         id: "flash",
         title: "flash attention",
-        demand: "With flash attention the head size needs no power of two, only 64 or more and a multiple of 8.",
+        demand: "With flash attention the head size needs no power of two, only a multiple of 8 from 64 to 256.",
         reason: "The fused kernel tiles inside; below 64 it cannot fill the matrix units, and other sizes lose 5 to 15 %.",
         source: "arXiv 2401.14489, figure 12 (stas00/ml-engineering, training/performance); raw FlashAttention sweep behind the paper, A100",
         kind: Kind::Speed,
