@@ -187,6 +187,12 @@ mod tests {
             let kept = layout["request"]["ttft_kept_probability"].as_f64();
             assert!((0.5..1.0).contains(&kept.unwrap()), "{compared}");
         }
+        let first = |body| {
+            let report = serde_json::to_value(compared_on("h200,b200", body).unwrap()).unwrap();
+            report["compared"][0]["gpu"].clone()
+        };
+        assert_eq!(first(json!({})), "b200");
+        assert_eq!(first(json!({"usd_per_gpu_hour": "h200=1,b200=20"})), "h200");
         let other = json!({"usd_per_gpu_hour": "a100=2"});
         let refused = compared_on("h200", other).unwrap_err().to_string();
         assert!(refused.contains("for `a100`; allowed: prices of h200"), "{refused}");

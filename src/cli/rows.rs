@@ -132,6 +132,9 @@ pub(super) fn filled(table: Table, files: &str) -> Result<Table> {
 
 /// The message about files of which no row or run is left.
 pub(super) fn nothing_left(files: &str, what: &str, skipped: &Skipped) -> Error {
+    if skipped.total() == 0 {
+        return Error::infeasible(format!("{files}: there is no {what}"));
+    }
     let reasons: Vec<_> = skipped.iter().map(|(reason, _)| reason).collect();
     Error::infeasible(format!(
         "{files}: no {what} is left: {} skipped ({})",

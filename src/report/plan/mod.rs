@@ -499,7 +499,7 @@ pub struct CompareReport {
     /// What the best layouts keep in the memory of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// Most tokens per second and GPU first, then those without a layout.
+    /// The fewest USD per token first, where prices are given, then most tokens per second and GPU, then those without a layout.
     compared: Vec<ComparedKeys>,
 }
 
@@ -571,6 +571,9 @@ impl CompareReport {
             layout,
         });
         let rate = |keys: &ComparedKeys| keys.layout.as_ref().map_or(0.0, |layout| layout.tokens_per_s_per_gpu);
-        self.compared.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+        let usd = |keys: &ComparedKeys| keys.layout.as_ref().and_then(|layout| layout.usd_per_million_tokens);
+        let usd = |keys| usd(keys).unwrap_or(f64::INFINITY);
+        self.compared
+            .sort_by(|a, b| usd(a).total_cmp(&usd(b)).then(rate(b).total_cmp(&rate(a))));
     }
 }

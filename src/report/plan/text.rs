@@ -504,8 +504,8 @@ impl Report for CompareReport {
             right(&within_further).minor(4),
             right("memory").minor(5),
             left("from").minor(9),
-            right("USD per M tokens").minor(2),
-            right("USD a run").minor(2),
+            right("USD per M tokens"),
+            right("USD a run"),
         ];
         let rows = self.compared.iter().filter_map(|compared| {
             let layout = compared.layout.as_ref()?;
