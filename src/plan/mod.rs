@@ -367,7 +367,7 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
         Some((memory, work)) => {
             let room = MemoryUse::room(gpu, 1.0, true);
             let fits = |loss: &Loss| least(*loss).is_some_and(|(memory, _)| memory <= room);
-            let losses: Vec<&str> = smaller_losses(predictor.practice(Mode::Train).loss(&work))
+            let losses: Vec<&str> = remedy::SMALLER_LOSSES
                 .iter()
                 .filter(|loss| fits(loss))
                 .map(|loss| loss.name())

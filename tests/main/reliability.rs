@@ -344,8 +344,8 @@ fn gpu_stack_source_and_licence_of_a_csv_are_options() {
     let sizes = "gemm -m 4096 -n 4096 -k 4096";
     for (line, key, value) in [
         (format!("predict {sizes} {read}"), "/tier", "\"measured\""),
-        (format!("evaluate {read}"), "/lines/0/rows", "1"),
-        (format!("evaluate --stack cublas {read}"), "/lines/0/rows", "1"),
+        (format!("evaluate {read}"), "/groups/0/n", "1"),
+        (format!("evaluate --stack cublas {read}"), "/groups/0/n", "1"),
     ] {
         let answer = say(&line);
         assert_eq!(answer.code, 0, "{line}: {}", answer.err);
@@ -412,13 +412,13 @@ fn a_model_without_the_format_says_how_to_ask_it() {
     }
     // So is the framework that runs its only stack.
     for submodel in &mut mine.card.submodels {
-        submodel.key.stack = "torch 2.9".to_owned();
+        submodel.key.stack = "burn-flex 0.22".to_owned();
     }
     mine.save(folder.path()).unwrap();
     let step = format!("predict model gpt2 --model {model}");
     let text = data(&step);
-    assert!(text.contains("mine was timed in nothing else: dtype fp8 and framework pytorch by default"), "{text}");
-    assert_eq!(json(&step)["time_us"], json(&format!("{step} --framework pytorch"))["time_us"]);
+    assert!(text.contains("mine was timed in nothing else: dtype fp8 and framework burn by default"), "{text}");
+    assert_eq!(json(&step)["time_us"], json(&format!("{step} --framework burn"))["time_us"]);
 }
 
 /// What is shipped is whole.

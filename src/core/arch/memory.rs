@@ -193,13 +193,10 @@ impl MemoryUse {
         self.parts().into_iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// What may be filled of a share of the memory of this GPU, in training or when serving. Servers count what is kept free
-    /// against their share (`available_kv_cache_memory` of vLLM).
+    /// What may be filled of a share of the memory of this GPU, in training or when serving.
     pub fn room(gpu: &Gpu, share: f64, trains: bool) -> Bytes {
-        match trains {
-            true => (gpu.memory() * share).min((gpu.memory() - Self::kept_free(gpu)) * (1.0 / Self::PIECES)),
-            false => gpu.memory() * share - Self::kept_free(gpu),
-        }
+        let pieces = if trains { Self::PIECES } else { 1.0 };
+        (gpu.memory() * share).min((gpu.memory() - Self::kept_free(gpu)) * (1.0 / pieces))
     }
 
     /// What the driver shows over what lives in training: the median of 445 runs, and what nine of ten exceed

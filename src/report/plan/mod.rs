@@ -571,8 +571,10 @@ impl CompareReport {
             layout,
         });
         let rate = |keys: &ComparedKeys| keys.layout.as_ref().map_or(0.0, |layout| layout.tokens_per_s_per_gpu);
-        let usd = |keys: &ComparedKeys| keys.layout.as_ref().and_then(|layout| layout.usd_per_million_tokens);
-        let usd = |keys| usd(keys).unwrap_or(f64::INFINITY);
+        let usd = |keys: &ComparedKeys| {
+            let usd = keys.layout.as_ref().and_then(|layout| layout.usd_per_million_tokens);
+            usd.unwrap_or(f64::INFINITY)
+        };
         self.compared
             .sort_by(|a, b| usd(a).total_cmp(&usd(b)).then(rate(b).total_cmp(&rate(a))));
     }

@@ -2,7 +2,7 @@
 
 use crate::arch::{Dimension, Role};
 use crate::report::search::SearchReport;
-use crate::report::{grouped, joined, percent, signed};
+use crate::report::{grouped, joined, percent};
 use crate::search::{Order, Rival};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -95,9 +95,10 @@ impl SearchReport {
         });
         let named: Vec<String> = named.collect();
         if !named.is_empty() {
+            let [first, second] = if order.lead < 0.0 { [2, 1] } else { [1, 2] };
             lines.push(format!(
-                "1 leads 2 in time by {} within {} either way (90 %); what timing would narrow it most, by its share of the variance: {}.",
-                signed(order.lead.exp_m1()),
+                "{first} leads {second} in time by {} within {} either way (90 %); what timing would narrow it most, by its share of the variance: {}.",
+                percent(order.lead.abs().exp_m1()),
                 percent(order.lead_half_width),
                 joined("; ", named)
             ));

@@ -16,6 +16,32 @@ fn written(arch: &Architecture) -> Result<Architecture> {
     })
 }
 
+/// A pruned checkpoint runs with the rotation, epsilons and tokens that its weights were trained with.
+#[test]
+fn fields_that_no_shape_holds_are_those_of_the_file() {
+    let own = json!({
+        "bos_token_id": 128_000, "eos_token_id": [128_001, 128_009], "max_position_embeddings": 131_072,
+        "rms_norm_eps": 1e-6, "rope_theta": 500_000.0, "torch_dtype": "float16",
+        "rope_scaling": { "factor": 8.0, "rope_type": "llama3" },
+    });
+    let mut file = json!({
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128_256, "tie_word_embeddings": false,
+    });
+    extend(&mut file, own.clone());
+    let mut arch = parse_config(&file.to_string(), "mine", "config.json").unwrap();
+    arch.layers = 24;
+    let config = config_json(&arch, 4097).unwrap();
+    assert_eq!(config["num_hidden_layers"], 24);
+    for (key, value) in own.as_object().unwrap() {
+        assert_eq!(config[key], *value, "{key}");
+    }
+    arch.stated = Stated::default();
+    let usual = config_json(&arch, 4097).unwrap();
+    assert_eq!(usual["max_position_embeddings"], 4097);
+    assert!(usual["eos_token_id"].is_null() && usual.get("rope_scaling").is_none());
+}
+
 /// The preset with something changed.
 fn changed(name: &str, change: impl FnOnce(&mut Architecture)) -> Architecture {
     let mut arch = Preset::find(name).unwrap().architecture.clone();
