@@ -42,5 +42,8 @@ pub fn prune(
     let report = PruneReport::new(predictor, &query, &pruned, basis)?;
     let Some(positions) = positions else { return Ok(report) };
     let config = config_json(&pruned.architecture, positions);
-    Ok(report.with_config(config.or_else(|_| layers_json(model, &pruned.layers, positions))?, model))
+    Ok(report.with_config(
+        config.or_else(|_| layers_json(model, &pruned.layers, positions))?,
+        model,
+    ))
 }

@@ -39,11 +39,8 @@ pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
         return Ok(Vec::new());
     };
     let known = Filter {
-        stated: Stated {
-            gpu: Some(gpu.name.clone()),
-            ..Stated::unknown()
-        },
-        ..Filter::default()
+        gpus: Some(vec![gpu.name.clone()]),
+        ..filter(&FilterArgs::default())
     };
     let mut rows = dataset::timings(dataset::read_known(path, &known)?).rows;
     rows.retain(|row| *row.gpu == *gpu.name || Gpu::find(&row.gpu).is_ok_and(|spelled| spelled.name == gpu.name));
@@ -132,9 +129,6 @@ pub(super) fn filled(table: Table, files: &str) -> Result<Table> {
 
 /// The message about files of which no row or run is left.
 pub(super) fn nothing_left(files: &str, what: &str, skipped: &Skipped) -> Error {
-    if skipped.total() == 0 {
-        return Error::infeasible(format!("{files}: there is no {what}"));
-    }
     let reasons: Vec<_> = skipped.iter().map(|(reason, _)| reason).collect();
     Error::infeasible(format!(
         "{files}: no {what} is left: {} skipped ({})",

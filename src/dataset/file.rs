@@ -132,14 +132,13 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
 pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
     let mut file = Parquet::open(path)?;
     let version = check_schema(&file)?;
-    let mut kinds = Vec::new();
+    let family = inferred(&file);
     if file.is_text() {
-        let family = inferred(&file).map(|kind| ("family", Supplied::Text(kind.name().to_owned())));
+        let family = family.map(|kind| ("family", Supplied::Text(kind.name().to_owned())));
         file.supply(known.supplied().chain(family));
-        kinds = kinds_of(&file)?;
     }
     let is_needed = |column: &Column| {
-        column.presence == Presence::Always || kinds.iter().any(|kind| column.need(*kind) == Some(true))
+        column.presence == Presence::Always || family.is_some_and(|kind| column.need(kind) == Some(true))
     };
     let columns = columns(version).filter(|column| !file.is_text() || file.has(column.name) || is_needed(column));
     let columns: Vec<&Column> = columns.collect();
@@ -160,27 +159,11 @@ pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
 
 /// The first family that has all columns of operators in this table, and needs one of them.
 fn inferred(file: &Parquet) -> Option<OpKind> {
-    let own = columns_of_operator().filter(|column| file.has(column.name));
-    let own: Vec<&Column> = own.collect();
+    let own = || columns_of_operator().filter(|column| file.has(column.name));
     OpKind::ALL.into_iter().find(|kind| {
-        let needs = own.iter().map(|column| column.need(*kind));
-        needs.clone().all(|need| need.is_some()) && needs.flatten().any(|need| need)
+        let needs = || own().map(|column| column.need(*kind));
+        needs().all(|need| need.is_some()) && needs().any(|need| need == Some(true))
     })
-}
-
-/// The families of the rows of a table in CSV.
-fn kinds_of(file: &Parquet) -> Result<Vec<OpKind>> {
-    let mut kinds = Vec::new();
-    if !file.has("family") {
-        return Ok(kinds);
-    }
-    for batch in file.batches(&["family"], None)? {
-        let batch = batch?;
-        let names = batch.texts("family")?;
-        let has = |kind: &OpKind| (0..batch.len()).any(|row| names.get(row) == Some(kind.name()));
-        kinds.extend(OpKind::ALL.into_iter().filter(has));
-    }
-    Ok(kinds)
 }
 
 /// Reads several files, one after the other; a shape that was timed twice stays twice.

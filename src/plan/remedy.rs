@@ -404,7 +404,7 @@ mod tests {
                     recompute: Recompute::Full,
                     optimizer: Optimizer::PagedAdamW8bit,
                     optimizer_in_backward: true,
-                    ..Workload::train(2, 2048)
+                    ..Workload::train(4, 2048)
                 },
                 "offload \"activations\"",
             ),

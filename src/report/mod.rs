@@ -261,9 +261,9 @@ pub fn percent(fraction: f64) -> String {
 /// A change as people read it: `+4.2 %`, `-12 %`.
 pub fn signed(fraction: f64) -> String {
     let shown = percent(fraction);
-    match shown.starts_with('-') || shown == percent(0.0) {
-        true => shown,
-        false => format!("+{shown}"),
+    match fraction > 0.0 && shown != percent(0.0) {
+        true => format!("+{shown}"),
+        false => shown,
     }
 }
 

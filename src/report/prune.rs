@@ -282,10 +282,7 @@ impl PruneReport {
                 step.time_us,
                 format!("{} to {}", step.low_us, step.high_us),
                 tokens(step.tokens_per_s),
-                match step.fits {
-                    true => step.memory_bytes.to_string(),
-                    false => format!("{}, does not fit", step.memory_bytes),
-                },
+                step.memory_bytes,
             ]
         };
         let (before, after) = (&self.before, &self.after);

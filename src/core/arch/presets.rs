@@ -1,6 +1,6 @@
 //! Published architectures, as data: `data/architectures/*.toml`, embedded at build time.
 
-use super::{Architecture, Stated, parameters};
+use super::{Architecture, Stated};
 use crate::error::{Error, Result};
 use crate::names;
 use crate::names::key;
@@ -134,25 +134,13 @@ impl Preset {
         Found::of(name).map(Found::architecture)
     }
 
-    /// The known names that begin with the same word and mean as many parameters, within a quarter, then those with the fewest
-    /// edits to this one.
+    /// The known names with the fewest edits to this one, those that begin with the same word first.
     pub fn nearest(name: &str) -> Vec<&'static str> {
-        let mut near = names::nearest(name, Self::all().iter().flat_map(Self::names));
-        let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
-        let first = |name: &str| name.split('-').next().map(str::to_owned);
-        if let Some(size) = name.split('-').find_map(count) {
-            let is_alike = |preset: &&Self| {
-                let own = parameters(&preset.architecture).total as f64;
-                first(&preset.architecture.name) == first(&name) && (own / size).ln().abs() < 0.25
-            };
-            let most = near.len();
-            for preset in Self::all().iter().filter(is_alike) {
-                let own = preset.architecture.name.as_str();
-                near.retain(|known| *known != own);
-                near.insert(0, own);
-            }
-            near.truncate(most);
-        }
+        let all = || Self::all().iter().flat_map(Self::names);
+        let first = |name: &str| key(name.split('-').next().unwrap_or_default());
+        let mut near = names::nearest(name, all().filter(|known| first(known) == first(name)));
+        let others = names::nearest(name, all());
+        near.extend(others.into_iter().filter(|known| first(known) != first(name)));
         near
     }
 
@@ -170,12 +158,10 @@ impl Preset {
     }
 }
 
-/// The number of parameters that a word is: `6.7B`.
-fn count(word: &str) -> Option<f64> {
-    let word = word.to_lowercase();
-    let units = [('t', 1e12), ('b', 1e9), ('m', 1e6)].into_iter();
-    let mut counts = units.filter_map(|(letter, unit)| Some(unit * word.strip_suffix(letter)?.parse::<f64>().ok()?));
-    counts.next().filter(|count| *count > 0.0)
+/// Whether a name is a number of parameters: `6.7B`.
+fn is_count(name: &str) -> bool {
+    let digits = name.strip_suffix(['B', 'b', 'M', 'm', 'T', 't']);
+    digits.is_some_and(|digits| digits.parse::<f64>().is_ok_and(|count| count > 0.0))
 }
 
 /// What a name means.
@@ -191,7 +177,7 @@ impl Found {
         Self::known(name).ok_or_else(|| {
             let nearest = Preset::nearest(name).join(", ");
             let mut allowed = format!("a preset, nearest {nearest}, or the path of a config.json or of its folder");
-            if count(name).is_some() {
+            if is_count(name) {
                 allowed += &format!("; `search --params {name}` finds a shape of that size");
             }
             Error::field("request", "architecture", format!("`{name}`"), &allowed)

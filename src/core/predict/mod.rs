@@ -82,19 +82,13 @@ impl Named {
     fn of(card: &Card) -> Self {
         let keys = || card.submodels.iter().map(|submodel| &submodel.key);
         let known: Vec<_> = keys().filter_map(|key| key.variant.dtype()).collect();
-        let stack = keys().next().map(|key| &key.stack);
+        let mut stacks: Vec<_> = keys().map(|key| key.stack.clone()).collect();
+        stacks.sort();
+        stacks.dedup();
         Self {
             name: card.name.clone(),
             formats: Dtype::ALL.into_iter().filter(|dtype| known.contains(dtype)).collect(),
-            stack: stack.filter(|stack| keys().all(|key| key.stack == **stack)).cloned(),
-        }
-    }
-
-    /// The format of all its sub-models that any operator may have.
-    fn only_format(&self) -> Option<Dtype> {
-        match self.formats[..] {
-            [only] => Some(only).filter(|only| only.is_element()),
-            _ => None,
+            stack: stacks.pop().filter(|_| stacks.is_empty()),
         }
     }
 }
@@ -116,8 +110,10 @@ impl Predictor {
     pub fn new(gpu: &Gpu, model: Option<&Artifact>) -> Result<Self> {
         let mut predictor = Self::of(gpu, &choose::candidates(gpu, model)?, Laws::of(gpu, true)?)?;
         predictor.named = model.map(|model| Named::of(&model.card));
-        if let Some(dtype) = predictor.named.as_ref().and_then(Named::only_format) {
-            predictor.gpu = predictor.gpu.with_usual_dtype(dtype);
+        if let Some([only]) = predictor.named.as_ref().map(|named| &named.formats[..])
+            && only.is_element()
+        {
+            predictor.gpu = predictor.gpu.with_usual_dtype(*only);
         }
         Ok(predictor)
     }
@@ -158,7 +154,9 @@ impl Predictor {
     /// What to say where the model that was asked for knows nothing of this format's width, so that others answer:
     /// which formats it has.
     pub fn format_note(&self, dtype: Dtype) -> Option<String> {
-        let Named { name, formats: known, .. } = self.named.as_ref()?;
+        let Named {
+            name, formats: known, ..
+        } = self.named.as_ref()?;
         if known.is_empty() || known.iter().any(|known| known.runs_as(dtype)) {
             return None;
         }
@@ -168,16 +166,6 @@ impl Predictor {
             known.join(", "),
             known[0]
         ))
-    }
-
-    /// What steps of this mode are by default because the model that was asked for was timed in nothing else.
-    pub fn default_note(&self, mode: Mode) -> Option<String> {
-        let named = self.named.as_ref()?;
-        let format = named.only_format().map(|only| format!("dtype {only}"));
-        let framework = self.timed_framework(mode);
-        let framework = framework.map(|framework| format!("framework {}", framework.name));
-        let taken: Vec<_> = format.into_iter().chain(framework).collect();
-        (!taken.is_empty()).then(|| format!("{} was timed in nothing else: {} by default", named.name, taken.join(" and ")))
     }
 
     /// Puts steps together as this framework does.
@@ -209,7 +197,9 @@ impl Predictor {
     /// The framework that puts steps of this mode together; fails where the one asked for does not run it.
     pub fn framework(&self, mode: Mode) -> Result<&Framework> {
         match &self.framework {
-            Framed::Default => Ok(self.timed_framework(mode).unwrap_or_else(|| Framework::assumed_for(mode))),
+            Framed::Default => Ok(self
+                .timed_framework(mode)
+                .unwrap_or_else(|| Framework::assumed_for(mode))),
             Framed::Named(name) => Framework::find(name, mode, self.gpu.generation),
             Framed::Given(framework) if framework.modes.contains(&mode) => Ok(framework),
             Framed::Given(framework) => {
@@ -224,7 +214,9 @@ impl Predictor {
     fn timed_framework(&self, mode: Mode) -> Option<&'static Framework> {
         let stack = self.named.as_ref()?.stack.as_ref()?;
         let is_open = matches!(self.framework, Framed::Default);
-        is_open.then(|| Framework::recognise(stack, mode, self.gpu.generation)).flatten()
+        is_open
+            .then(|| Framework::recognise(stack, mode, self.gpu.generation))
+            .flatten()
     }
 
     /// What the framework of this mode keeps in memory while it trains.

@@ -152,7 +152,15 @@ fn fp8_wants_twice_as_many_elements() {
 #[test]
 fn flash_drops_the_power_of_two_but_not_the_eight() {
     let mut arch = preset("gpt3-2.7b");
-    for (size, expected) in [(32, false), (60, false), (64, true), (80, true), (84, false), (256, true), (512, false)] {
+    for (size, expected) in [
+        (32, false),
+        (60, false),
+        (64, true),
+        (80, true),
+        (84, false),
+        (256, true),
+        (512, false),
+    ] {
         arch.head_dim = size;
         assert_eq!(met("flash", &arch, &train(), "a100"), Some(expected), "{size}");
     }

@@ -578,10 +578,6 @@ fn a_table_in_csv_is_read_with_the_columns_that_it_has() {
             ],
         ),
         (
-            "stack,family,m,n,rows,time_us,source,licence\ns,gemm,8,8,,1,s,MIT\ns,memory,,,8,1,s,MIT\n".to_owned(),
-            ["the column `kind` is missing", "`k`, `cols`, `gpu`"],
-        ),
-        (
             "gpu,stack,m,rows,time_us,source,licence\nh200,s,8,8,1,s,MIT\n".to_owned(),
             ["the column `family` is missing", "columns of one family alone"],
         ),

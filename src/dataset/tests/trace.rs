@@ -1,7 +1,7 @@
 //! Traces of torch.profiler, in small, as libkineto writes them.
 
-use crate::dataset::{Filter, Stated};
 use crate::dataset::trace::{Recorder, Trace, read_trace};
+use crate::dataset::{Filter, Stated};
 use crate::error::Result;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::Seconds;

@@ -165,7 +165,11 @@ pub fn read_trace(recorder: Recorder, path: &Path, filter: &Filter) -> Result<Tr
     }
     let origin = Origin {
         source: filter.stated.source.clone().unwrap_or_else(|| words.source.to_owned()),
-        licence: filter.stated.licence.clone().unwrap_or_else(|| "LicenseRef-own".to_owned()),
+        licence: filter
+            .stated
+            .licence
+            .clone()
+            .unwrap_or_else(|| "LicenseRef-own".to_owned()),
         libraries: None,
     };
     let table = events.table(gpu, &stack, Arc::new(origin));

@@ -570,12 +570,10 @@ impl CompareReport {
             run: plan.and_then(|plan| plan.run),
             layout,
         });
-        let rate = |keys: &ComparedKeys| keys.layout.as_ref().map_or(0.0, |layout| layout.tokens_per_s_per_gpu);
-        let usd = |keys: &ComparedKeys| {
-            let usd = keys.layout.as_ref().and_then(|layout| layout.usd_per_million_tokens);
-            usd.unwrap_or(f64::INFINITY)
+        let cost = |keys: &ComparedKeys| {
+            let of = |layout: &LayoutKeys| layout.usd_per_million_tokens.unwrap_or(-layout.tokens_per_s_per_gpu);
+            keys.layout.as_ref().map_or(f64::INFINITY, of)
         };
-        self.compared
-            .sort_by(|a, b| usd(a).total_cmp(&usd(b)).then(rate(b).total_cmp(&rate(a))));
+        self.compared.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
     }
 }

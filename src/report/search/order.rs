@@ -79,14 +79,13 @@ impl SearchReport {
                 .iter()
                 .map(|(dimension, value)| format!("{dimension} {}", grouped(*value)));
             let flips: Vec<String> = flips.collect();
-            let turns = format!("{rank} comes before 1 with {}", joined(" or ", &flips));
-            let every = joined(" or ", stays);
-            let stays_behind = format!("{rank} stays behind 1 with every {every} from an eighth to eight times as large");
-            lines.push(match (flips.is_empty(), stays.is_empty()) {
-                (false, true) => format!("{turns}."),
-                (false, false) => format!("{turns}; {stays_behind}."),
-                (true, _) => format!("{stays_behind}."),
-            });
+            let no_flip = format!("no {} from an eighth to eight times as large", joined(" or ", stays));
+            let text = match (flips.is_empty(), stays.is_empty()) {
+                (false, true) => joined(" or ", flips),
+                (false, false) => format!("{}, {no_flip}", joined(" or ", flips)),
+                (true, _) => no_flip,
+            };
+            lines.push(format!("{rank} comes before 1 with {text}."));
         }
         let named = order.narrows.iter().filter(|one| one.variance_share > 0.0);
         let named = named.map(|one| {

@@ -3,8 +3,8 @@
 mod text;
 
 use crate::arch::{
-    Architecture, AttentionKernel, Loss, MemoryUse, MemoryVerdict, Offload, Peak, Phase, Recompute, Workload,
-    host_traffic, parameters,
+    Architecture, AttentionKernel, Loss, MemoryVerdict, Offload, Peak, Phase, Recompute, Workload, host_traffic,
+    parameters,
 };
 use crate::error::Result;
 use crate::framework::{Fit, FitGroup, Framework, Gap, Subject};
@@ -174,9 +174,6 @@ struct MemoryKeys {
     parts_bytes: BTreeMap<&'static str, Bytes>,
     memory_bytes: Bytes,
     capacity_bytes: Bytes,
-    /// What of it is kept free.
-    #[serde(skip)]
-    kept_free: Bytes,
     fits: bool,
     /// `fits`, `tight` or `does_not_fit`.
     verdict: MemoryVerdict,
@@ -501,7 +498,6 @@ impl StepReport {
                 capacity_bytes: gpu.memory(),
                 fits: step.fits,
                 verdict: step.memory.verdict(gpu),
-                kept_free: MemoryUse::kept_free(gpu),
                 reserved_bytes: workload.trains().then(|| step.memory.reserved()),
                 peak: workload.trains().then_some(step.memory.peak),
                 loss: workload.trains().then(|| practice.loss(workload)),
@@ -518,12 +514,7 @@ impl StepReport {
             tier_shares: step.tier_shares,
             caveats: SharedWarning::of(step),
             notes: [
-                (
-                    "model",
-                    predictor
-                        .format_note(workload.linear_dtype())
-                        .or_else(|| predictor.default_note(workload.mode)),
-                ),
+                ("model", predictor.format_note(workload.linear_dtype())),
                 ("idle", idle_hint(workload, step)),
                 ("idle", server_hint(step)),
                 ("weights", architecture.stated.format_note(workload)),

@@ -166,10 +166,7 @@ impl StepReport {
             match memory.verdict {
                 MemoryVerdict::Fits => "fits".to_owned(),
                 MemoryVerdict::Tight => doubtful("tight, an allocator usually takes more"),
-                MemoryVerdict::DoesNotFit => bad(&format!(
-                    "DOES NOT FIT, {} GB being kept free",
-                    memory.kept_free.bytes() / 1e9
-                )),
+                MemoryVerdict::DoesNotFit => bad("DOES NOT FIT beside driver and libraries"),
             },
             joined(", ", parts)
         );

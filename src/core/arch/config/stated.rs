@@ -81,15 +81,6 @@ impl Format {
     }
 }
 
-/// A quantization with the format of the experts, which may be said beside it.
-fn with_experts(config: &Map<String, Value>, dtype: Option<&Value>) -> Map<String, Value> {
-    let mut config = config.clone();
-    if let Some(dtype) = dtype {
-        config.entry(EXPERT_DTYPE).or_insert_with(|| dtype.clone());
-    }
-    config
-}
-
 /// The quantization that an object holds, and where.
 fn quantization(object: &Map<String, Value>) -> Option<(&'static str, &Value)> {
     let mut fields = QUANTIZATION.into_iter();
@@ -130,10 +121,7 @@ impl Stated {
         fields.ignore(&QUANTIZATION);
         match fields.value(found) {
             None => {}
-            Some(Value::Object(config)) => {
-                let config = with_experts(config, fields.value(EXPERT_DTYPE));
-                format = Some(Format::packed(found, &config));
-            }
+            Some(Value::Object(config)) => format = Some(Format::packed(found, config)),
             Some(_) => return fields.refuse(found, "an object"),
         }
         Ok(Self {
@@ -145,8 +133,11 @@ impl Stated {
     /// Reads which weights of this architecture the whole config says are packed.
     pub(super) fn read_stored(object: &Map<String, Value>, arch: &Architecture) -> Option<Stored> {
         let (_, config) = anywhere(object)?;
-        let config = with_experts(config.as_object()?, object.get(EXPERT_DTYPE));
-        quantized::read(&config.into(), arch)
+        let mut config = config.clone();
+        if let (Some(config), Some(dtype)) = (config.as_object_mut(), object.get(EXPERT_DTYPE)) {
+            config.entry(EXPERT_DTYPE).or_insert_with(|| dtype.clone());
+        }
+        quantized::read(&config, arch)
     }
 
     /// What a published checkpoint of this architecture with this `quantization_config` says, or with this word in its
@@ -182,11 +173,11 @@ impl Stated {
 
     /// Reads the fields that a model derived from this one keeps.
     pub(super) fn keep_unshaped(&mut self, object: &Map<String, Value>) {
-        let part = text_part(object);
+        let whole = text_part(object).unwrap_or(object);
         let lists = &table().lists;
         let keys = lists.usual.keys().chain(&lists.kept);
-        let kept = keys.filter_map(|key| Some((key, part.and_then(|part| part.get(key)).or(object.get(key))?)));
-        self.unshaped = Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string();
+        let kept = keys.filter_map(|key| Some((key.clone(), whole.get(key)?.clone())));
+        self.unshaped = Value::Object(kept.collect()).to_string();
     }
 
     /// Whether there are such fields.
