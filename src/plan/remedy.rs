@@ -389,22 +389,22 @@ mod tests {
             ("gpt3-1.3b", "h100", train(1, 64), "batch 8, microbatches 8"),
             (
                 "llama-3-8b",
-                "rtx4090",
+                "rtx-4500-ada",
                 Workload {
                     lora: 16,
                     recompute: Recompute::Full,
-                    ..Workload::train(4, 2048)
+                    ..Workload::train(2, 2048)
                 },
-                "batch 2, microbatches 2",
+                "batch 1, microbatches 2",
             ),
             (
                 "llama-3-8b",
-                "rtx4090",
+                "rtx-4500-ada",
                 Workload {
                     recompute: Recompute::Full,
                     optimizer: Optimizer::PagedAdamW8bit,
                     optimizer_in_backward: true,
-                    ..Workload::train(4, 2048)
+                    ..Workload::train(2, 2048)
                 },
                 "offload \"activations\"",
             ),

@@ -136,11 +136,15 @@ impl Preset {
 
     /// The known names with the fewest edits to this one, those that begin with the same word first.
     pub fn nearest(name: &str) -> Vec<&'static str> {
+        let name = name.rsplit('/').next().unwrap_or(name);
         let all = || Self::all().iter().flat_map(Self::names);
-        let first = |name: &str| key(name.split('-').next().unwrap_or_default());
-        let mut near = names::nearest(name, all().filter(|known| first(known) == first(name)));
+        let first = |name: &str| name.split('-').next().map(str::to_lowercase);
+        let is_alike = |known: &&str| first(known) == first(name);
+        let mut near = names::nearest(name, all().filter(is_alike));
         let others = names::nearest(name, all());
-        near.extend(others.into_iter().filter(|known| first(known) != first(name)));
+        let most = others.len();
+        near.extend(others.into_iter().filter(|known| !is_alike(known)));
+        near.truncate(most);
         near
     }
 
