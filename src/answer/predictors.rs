@@ -8,7 +8,7 @@ use crate::framework::Framework;
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::predict::scope::Scope;
 use crate::predict::{Predictor, library};
-use crate::regressor::artifact::{Artifact, Card};
+use crate::regressor::artifact::{ANY_GPU, Artifact, Card};
 use crate::request::{DEFAULT_GPU, FrameworkRequest, TargetRequest};
 use std::borrow::Cow;
 use std::path::Path;
@@ -35,8 +35,9 @@ impl Predictors {
 
     /// The predictor for a GPU and, if named, a built-in model and framework. Nothing is read from paths.
     pub fn built_in(&self, target: &TargetRequest) -> Result<Arc<Predictor>> {
-        let gpu = Gpu::find(target.gpu.as_deref().unwrap_or(DEFAULT_GPU))?;
-        let model = target.model.as_deref();
+        let artifact = target.model.as_deref().map(built_in).transpose()?;
+        let own = artifact.and_then(|artifact| own_gpu(&artifact.card));
+        let gpu = Gpu::find(target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU))?;
         let others = TargetRequest {
             gpu: None,
             ..target.clone()
@@ -46,7 +47,6 @@ impl Predictors {
             return Ok(ready);
         }
         // Others go on meanwhile; that two make the same one does no harm.
-        let artifact = model.map(built_in).transpose()?;
         let made = unframed(target, gpu, artifact)?;
         let made = Arc::new(framed(made, target)?);
         if let Some(FrameworkRequest::Content { .. }) = target.framework {
@@ -95,7 +95,7 @@ impl Predictors {
 pub fn find(target: &TargetRequest, mut gpus: GpuCatalog) -> Result<Predictor> {
     let model = target.model.as_deref().map(artifact).transpose()?;
     gpus.extend(described_by(model.as_deref()));
-    let own = model.as_ref().and_then(|model| described_gpu(&model.card));
+    let own = model.as_ref().and_then(|model| own_gpu(&model.card));
     let name = target.gpu.as_deref().or(own).unwrap_or(DEFAULT_GPU);
     let described = gpu_file(name)?;
     let gpu = described.as_ref().map_or_else(|| gpus.find(name), Ok)?;
@@ -212,10 +212,16 @@ pub fn framework_file(name_or_path: &str) -> Result<Option<Framework>> {
     Framework::from_toml(&read_text(path)?, name_or_path).map(Some)
 }
 
-/// The GPU that a model describes, where it describes only one.
-fn described_gpu(card: &Card) -> Option<&str> {
-    match &card.gpus[..] {
-        [gpu] => Some(&gpu.name),
+/// The GPU that a model describes, else that of all its rows, where it is one.
+fn own_gpu(card: &Card) -> Option<&str> {
+    let measured = card.submodels.iter().map(|submodel| submodel.key.gpu.as_str());
+    let mut names: Vec<&str> = match &card.gpus[..] {
+        [] => measured.filter(|gpu| *gpu != ANY_GPU).collect(),
+        described => described.iter().map(|gpu| gpu.name.as_str()).collect(),
+    };
+    names.dedup();
+    match names[..] {
+        [name] => Some(name),
         _ => None,
     }
 }
@@ -258,6 +264,19 @@ mod tests {
             &predictors.built_in(&target("h200", None)).unwrap()
         ));
         assert_eq!(predictors.lock().len(), 2);
+    }
+
+    #[test]
+    fn a_model_of_one_gpu_is_asked_for_that_gpu() {
+        let predictors = Predictors::new(2);
+        for (model, gpu) in [("h100", "h100"), (library::BASE, DEFAULT_GPU)] {
+            let named = TargetRequest {
+                gpu: None,
+                ..target("", Some(model))
+            };
+            assert_eq!(predictors.built_in(&named).unwrap().gpu().name, gpu);
+            assert_eq!(find(&named, GpuCatalog::default()).unwrap().gpu().name, gpu);
+        }
     }
 
     #[test]
