@@ -44,8 +44,9 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
     }
     let positions = found.request.workload.keys().max(LEAST_POSITIONS);
     let shapes = found.shapes.iter();
-    let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
-    Ok(report.with_configs(configs.collect::<Result<_>>()?))
+    // Some of the shapes may have layers that no type of `transformers` holds.
+    let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions).unwrap_or_default());
+    Ok(report.with_configs(configs.collect()))
 }
 
 /// The search of the request `asked` with what is served after the training.

@@ -131,13 +131,15 @@ pub struct Profile {
     pub size: Size,
     /// Parameters of the MLP that a token visits over those of attention.
     pub mlp_share: f64,
+    /// Whether the MLP has a gate.
+    pub gated: bool,
     /// Width of a head.
     pub head_dim: f64,
     /// Query heads.
     pub heads: f64,
     /// Query heads per key/value head.
     pub kv_group: f64,
-    /// Routed experts over those that a token visits, 1 without experts.
+    /// Experts over those that a token visits, shared ones in both; 1 without experts.
     pub sparsity: f64,
     /// Parameters of a usual MLP, 8 times the square of the width, over those of an expert; 1 without experts.
     pub granularity: f64,
@@ -175,10 +177,14 @@ impl Profile {
                 embeddings: (tables * vocab * arch.hidden) as f64,
             },
             mlp_share: (gate * inner) as f64 / attention as f64,
+            gated: arch.mlp.kind.up_factor() > 1,
             head_dim: arch.head_dim as f64,
             heads: arch.heads as f64,
             kv_group: arch.heads as f64 / arch.kv_heads as f64,
-            sparsity: arch.moe.map_or(1.0, |moe| moe.experts as f64 / moe.top_k as f64),
+            sparsity: arch.moe.map_or(1.0, |moe| {
+                let shared = moe.shared_d_ff as f64 / moe.d_ff as f64;
+                (moe.experts as f64 + shared) / (moe.top_k as f64 + shared)
+            }),
             granularity: arch.moe.map_or(1.0, |moe| {
                 let of_expert = gate * moe.d_ff * moe.routed_width(arch.hidden);
                 (8 * arch.hidden * arch.hidden) as f64 / of_expert as f64
@@ -385,6 +391,12 @@ impl Model {
             && limits.head_dim.is_inside(profile.head_dim)
     }
 
+    /// Whether so many tokens are few enough for the size that the laws say what a difference of loss is worth in tokens.
+    pub fn knows_tokens(&self, profile: &Profile, tokens: f64) -> bool {
+        let limit = &self.terms.limits.tokens_a_parameter;
+        limit.is_inside(tokens / profile.size.parameters())
+    }
+
     /// How much is known of a difference after so many tokens, and why not more.
     pub fn evidence(&self, shape: &Profile, reference: &Profile, tokens: f64) -> (Evidence, Vec<Reason>) {
         let limits = &self.terms.limits;
@@ -397,7 +409,7 @@ impl Model {
         let applies = |reason: &Reason| match reason {
             Reason::BeyondSizes => either(&|p| unfitted(p) && blocks(p) > 1e9),
             Reason::BelowSizes => either(&|p| unfitted(p) && blocks(p) < 1e9),
-            Reason::OverTrained => !limits.tokens_a_parameter.is_inside(tokens / shape.size.parameters()),
+            Reason::OverTrained => !self.knows_tokens(shape, tokens),
             Reason::Deep => either(&|p| outside(p) && ratio(p) < 100.0),
             Reason::ManyExperts => either(&|p| !self.terms.experts_inside(p.sparsity)),
             Reason::InsideExperts => either(&experts),

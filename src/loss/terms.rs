@@ -18,11 +18,13 @@ named_enum! {
         SizeAndShape = "size_and_shape",
         /// Parameters of the MLP over those of attention.
         MlpShare = "mlp_share",
+        /// Whether the MLP has a gate.
+        Gate = "gate",
         /// Width of one head.
         HeadDim = "head_dim",
         /// Query heads per key/value head.
         KvGroup = "kv_group",
-        /// Routed experts over those that a token visits, and their granularity.
+        /// Experts over those that a token visits, and their granularity.
         Experts = "experts",
         /// Latent attention.
         LatentAttention = "latent_attention",
@@ -44,6 +46,7 @@ pub struct Terms {
     /// What the laws leave out.
     pub unexplained: Unexplained,
     mlp_share: MlpShare,
+    no_gate: Curve,
     head_dim: Curve,
     kv_group: Curve,
     experts: Experts,
@@ -225,7 +228,7 @@ impl Terms {
         &TERMS
     }
 
-    /// What a part other than size and shape costs in one draw, nats per token: against the best share of the MLP, heads of
+    /// What a part other than size and shape costs in one draw, nats per token: against the best share of a gated MLP, heads of
     /// 128, as many key/value heads as query heads, no experts, 16 bits.
     pub fn cost(&self, part: Part, profile: &Profile, chance: &Chance) -> f64 {
         let of_part = chance.parts[part as usize];
@@ -247,7 +250,7 @@ impl Terms {
                 let v = at(&self.experts.v, profile.granularity, of_part);
                 v * self.expert_gain(profile) * self.scale.loss_nats
             }
-            Part::LatentAttention | Part::Window | Part::LinearAttention | Part::Format => {
+            Part::Gate | Part::LatentAttention | Part::Window | Part::LinearAttention | Part::Format => {
                 let known = self.kind(part, profile).filter(|_| self.knows(part, profile));
                 known.map_or(0.0, |(curve, place)| at(curve, place, of_part)) / 1e3
             }
@@ -257,6 +260,7 @@ impl Terms {
     /// The curve of a kind that is not the usual one, and the place of the profile; `None` if it is the usual one.
     fn kind(&self, part: Part, profile: &Profile) -> Option<(&Curve, f64)> {
         match part {
+            Part::Gate => (!profile.gated).then_some((&self.no_gate, 1.0)),
             Part::LatentAttention => profile.latent.map(|rank| (&self.latent, rank)),
             Part::Window if profile.linear.is_none() => {
                 let window = profile.window.is_some();

@@ -15,6 +15,7 @@ fn generic(blocks: f64, ratio: f64) -> Profile {
             embeddings: 0.1 * blocks,
         },
         mlp_share: 2.0,
+        gated: true,
         head_dim: 128.0,
         heads: 32.0,
         kv_group: 1.0,
@@ -247,7 +248,7 @@ fn experts_gain_by_their_granularity_what_was_published() {
         });
         middle
     };
-    let coarse = experts(0.9e9, 8.0, 4.0 / 3.0);
+    let coarse = experts(0.9e9, 9.0 / 2.0, 4.0 / 3.0);
     assert!((coarse + 87.0).abs() < 20.0, "{coarse}");
     let finer = experts(0.5e9, 8.0, 8.0) - experts(0.5e9, 8.0, 1.0);
     assert!((-168.0..=-29.5).contains(&finer), "{finer}");

@@ -27,6 +27,9 @@ pub enum Command {
     Accuracy(AccuracyArgs),
     /// Judge the laws of the loss by published runs: differences between pairs of shapes.
     Losses(LossesArgs),
+    /// Search shapes for each GPU as if it had no table, and judge the first by what is known of that GPU: median and worst loss of
+    /// speed over five budgets, in percent.
+    Transfer,
 }
 
 /// Reproducing the paper.

@@ -1,4 +1,5 @@
-//! Tools of the maintainers: the findings of the co-design paper, the page on accuracy, and the laws of the loss judged.
+//! Tools of the maintainers: the findings of the co-design paper, the page on accuracy, the laws of the loss and searches on
+//! unmeasured GPUs judged.
 
 mod accuracy;
 
@@ -12,6 +13,8 @@ mod report;
 
 mod reproduce;
 
+mod transfer;
+
 use args::{Cli, Command};
 use clap::Parser;
 use shapewise::cli::finish;
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
             Command::Reproduce(args) => findings::run(args, cli.view),
             Command::Accuracy(args) => accuracy::run(args),
             Command::Losses(args) => losses::run(args, cli.view),
+            Command::Transfer => transfer::run(),
         };
         text.map(Into::into)
     });

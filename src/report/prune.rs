@@ -8,7 +8,7 @@ use crate::predict::step::StepEstimate;
 use crate::prune::{Change, Choice, Measure, Pruned, Query};
 use crate::report::architecture::ArchitectureShape;
 use crate::report::step::{FrameworkKeys, SharedWarning};
-use crate::report::table::{left, right, row, table};
+use crate::report::table::{bad, left, right, row, table};
 use crate::report::{
     Basis, NamedGpu, Report, based_on, grouped, joined, named_lines, percent, signed, tier_shares_text, tokens,
 };
@@ -242,7 +242,20 @@ impl PruneReport {
             changes.as_deref().unwrap_or("as it is"),
             self.damage_text(),
             self.workload,
-        )
+        ) + &self.unfit_text()
+    }
+
+    /// That what is left takes more memory than there is.
+    fn unfit_text(&self) -> String {
+        if self.after.fits {
+            return String::new();
+        }
+        let serving = match self.workload.trains() {
+            true => "; this is a training step, `--mode decode` is for serving",
+            false => "",
+        };
+        let verdict = bad("DOES NOT FIT");
+        format!("{verdict}: {} on each GPU{serving}\n", self.after.memory_bytes)
     }
 
     /// A damage in the unit of the scores.

@@ -10,8 +10,8 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 /// What one training run may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Budget {
-    /// GPU time.
-    GpuTime(Seconds),
+    /// GPU time, and how many GPUs it is of where that is said.
+    GpuTime(Seconds, Option<u64>),
     /// US dollars.
     Usd(f64),
 }
@@ -34,12 +34,13 @@ impl Written for Budget {
             return (0.01..=1e12).contains(&usd).then_some(Self::Usd(usd));
         }
         let is_named = units.iter().any(|(unit, _)| lower.ends_with(unit));
-        let seconds = match is_named {
-            true => number::with_unit(text, &units),
-            false => of_gpus(&lower).map(|hours| hours * HOUR),
-        }?;
+        let (seconds, gpus) = match is_named {
+            true => (number::with_unit(text, &units)?, None),
+            false => of_gpus(&lower).map(|(gpus, hours)| (gpus * hours * HOUR, Some(gpus)))?,
+        };
         let is_allowed = (0.01 * HOUR..=1e12 * HOUR).contains(&seconds);
-        is_allowed.then_some(Self::GpuTime(Seconds::from_secs(seconds)))
+        let gpus = gpus.filter(|gpus| gpus.fract() == 0.0).map(|gpus| gpus as u64);
+        is_allowed.then_some(Self::GpuTime(Seconds::from_secs(seconds), gpus))
     }
 
     fn refusal(text: &str) -> String {
@@ -61,27 +62,21 @@ impl Written for Budget {
 
 written!(Budget, ServedTokens);
 
-/// GPU-hours of `512 gpus 30 days`, the two in any order.
-fn of_gpus(text: &str) -> Option<f64> {
+/// GPUs and hours of `512 gpus 30 days`, the two in any order.
+fn of_gpus(text: &str) -> Option<(f64, f64)> {
     const TIMES: [(&str, f64); 3] = [("hour", 1.0), ("day", 24.0), ("week", 168.0)];
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c == '*' || c == ',')
         .filter(|word| !["", "x", "for", "on"].contains(word))
         .collect();
     let number = |text: &str| text.parse().ok().filter(|&one: &f64| one > 0.0 && one < 1e12);
-    let factors: Option<Vec<f64>> = match words.as_slice() {
-        [a, of_a, b, of_b] => [(a, of_a), (b, of_b)]
-            .into_iter()
-            .map(|(count, unit)| {
-                let of_time = TIMES.iter().find(|(name, _)| unit.starts_with(name));
-                let of_gpus = unit.starts_with("gpu").then_some(1.0);
-                Some(number(count)? * of_time.map(|(_, hours)| *hours).or(of_gpus)?)
-            })
-            .collect(),
-        _ => None,
+    let [(gpus, _), (time, unit)] = match words.as_slice() {
+        [a, of_a, b, of_b] if of_a.starts_with("gpu") => [(a, of_a), (b, of_b)],
+        [a, of_a, b, of_b] if of_b.starts_with("gpu") => [(b, of_b), (a, of_a)],
+        _ => return None,
     };
-    let is_both = words.iter().filter(|word| word.starts_with("gpu")).count() == 1;
-    factors.filter(|_| is_both).map(|all| all.iter().product())
+    let (_, hours) = TIMES.iter().find(|(name, _)| unit.starts_with(name))?;
+    Some((number(gpus)?, number(time)? * hours))
 }
 
 /// Tokens that a model generates in its life.
@@ -132,17 +127,17 @@ mod tests {
 
     #[test]
     fn budgets_are_read_as_people_write_them() {
-        for (text, hours) in [
-            ("1000 gpu-hours", 1e3),
-            ("1,000 GPU-hours", 1e3),
-            ("1e3gpu-hours", 1e3),
-            ("2 gpu-days", 48.0),
-            ("1 gpu-hour", 1.0),
-            ("512 gpus 30 days", 368_640.0),
-            ("30 days on 512 GPUs", 368_640.0),
-            ("8 gpus x 2 weeks", 2688.0),
+        for (text, hours, gpus) in [
+            ("1000 gpu-hours", 1e3, None),
+            ("1,000 GPU-hours", 1e3, None),
+            ("1e3gpu-hours", 1e3, None),
+            ("2 gpu-days", 48.0, None),
+            ("1 gpu-hour", 1.0, None),
+            ("512 gpus 30 days", 368_640.0, Some(512)),
+            ("30 days on 512 GPUs", 368_640.0, Some(512)),
+            ("8 gpus x 2 weeks", 2688.0, Some(8)),
         ] {
-            let wanted = Budget::GpuTime(Seconds::from_secs(3600.0 * hours));
+            let wanted = Budget::GpuTime(Seconds::from_secs(3600.0 * hours), gpus);
             assert_eq!(text.parse(), Ok(wanted), "{text}");
         }
         for (text, usd) in [

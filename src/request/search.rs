@@ -264,7 +264,7 @@ impl SearchRequest {
             objective,
             usd,
             gpu_time: match self.budget {
-                Some(Budget::GpuTime(time)) => Some(time),
+                Some(Budget::GpuTime(time, _)) => Some(time),
                 Some(Budget::Usd(usd)) => Some(Seconds::from_secs(3600.0 * usd / self.price(gpu)?)),
                 None => None,
             },
@@ -366,6 +366,10 @@ impl SearchRequest {
             request = request.with_linear(self.linear, &shares);
             let most = request.linear_shares.last().copied().unwrap_or_default();
             let refuse = |why: &str| Err(Error::field("search", "linear_share", most, &format!("0, since {why}")));
+            if request.free.contains(&Free::Window) && self.free.contains(&Free::Linear) {
+                let allowed = "linear or window, not both: a model has windows or linear attention";
+                return Err(Error::field("search", "free", "linear,window", allowed));
+            }
             let windowed = request.base.window.is_some() || request.free.contains(&Free::Window);
             if request.base.linear.is_some() && windowed {
                 return refuse("a model has windows or linear attention");
@@ -539,8 +543,12 @@ impl SearchRequest {
         let several = ranks.map(|(dimension, size)| (dimension, sizes.number(dimension.name(), size)));
         let several = several.into_iter().filter(|(_, ranks)| *ranks > 1);
         let batch = sizes.option("batch", workload.batch);
+        let of_budget = match self.budget {
+            Some(Budget::GpuTime(_, gpus)) => gpus,
+            _ => None,
+        };
         Ok(search::Layout {
-            gpus,
+            gpus: gpus.or(of_budget),
             global_batch: self.global_batch.map(|tokens| tokens.0),
             kept: several.chain(batch.map(|batch| (Dimension::Batch, batch))).collect(),
         })

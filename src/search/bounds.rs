@@ -149,10 +149,29 @@ struct Grid {
     step: u64,
 }
 
+/// A bound of one search.
+#[derive(Clone, Debug)]
+struct Held {
+    bound: &'static Bound,
+    relaxed: bool,
+    /// What the model has that the search is like.
+    own: Option<f64>,
+}
+
+impl Held {
+    fn limits(&self) -> [f64; 2] {
+        let [low, high] = match self.relaxed {
+            true => self.bound.widest,
+            false => self.bound.usual,
+        };
+        self.own.map_or([low, high], |own| [low.min(own), high.max(own)])
+    }
+}
+
 /// The bounds of one search.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    bounds: Vec<(&'static Bound, bool)>,
+    bounds: Vec<Held>,
     /// Whose values are not chosen from the list.
     given: Vec<Quantity>,
     grid: &'static [Grid],
@@ -178,7 +197,13 @@ impl Bounds {
         };
         let bounds = DOCUMENT.bound.iter().filter(holds);
         Self {
-            bounds: bounds.map(|bound| (bound, relaxed.contains(&bound.name))).collect(),
+            bounds: bounds
+                .map(|bound| Held {
+                    bound,
+                    relaxed: relaxed.contains(&bound.name),
+                    own: None,
+                })
+                .collect(),
             given: Vec::new(),
             grid: &DOCUMENT.grid,
             vocab,
@@ -187,8 +212,17 @@ impl Bounds {
 
     /// Relaxes one more bound.
     pub fn relax(&mut self, name: Quantity) {
-        for (bound, relaxed) in &mut self.bounds {
-            *relaxed |= bound.name == name;
+        for held in &mut self.bounds {
+            held.relaxed |= held.bound.name == name;
+        }
+    }
+
+    /// Lets the proportions reach those of the model that the search is like; not what kernels and ranks ask of sizes.
+    pub fn reach(&mut self, model: &Architecture) {
+        for held in &mut self.bounds {
+            let of_kernels = [Quantity::Heads, Quantity::HeadDim, Quantity::VocabPadding];
+            let is_proportion = !of_kernels.contains(&held.bound.name);
+            held.own = held.bound.name.of(model, self.vocab).filter(|_| is_proportion);
         }
     }
 
@@ -199,22 +233,15 @@ impl Bounds {
 
     /// The limits in force; everything where no bound of this name holds.
     pub fn limits(&self, quantity: Quantity) -> [f64; 2] {
-        self.bounds
-            .iter()
-            .find(|(bound, _)| bound.name == quantity)
-            .map_or(
-                [0.0, f64::INFINITY],
-                |(bound, relaxed)| {
-                    if *relaxed { bound.widest } else { bound.usual }
-                },
-            )
+        let held = self.bounds.iter().find(|held| held.bound.name == quantity);
+        held.map_or([0.0, f64::INFINITY], Held::limits)
     }
 
     /// Whether a search may choose this value, which is inside the limits.
     pub fn offers(&self, quantity: Quantity, value: f64) -> bool {
         let mut held = self.bounds.iter();
-        let held = held.find(|(bound, relaxed)| bound.name == quantity && !relaxed);
-        held.is_none_or(|(bound, _)| bound.offers(value)) || self.given.contains(&quantity)
+        let held = held.find(|held| held.bound.name == quantity && !held.relaxed);
+        held.is_none_or(|held| held.bound.offers(value)) || self.given.contains(&quantity)
     }
 
     /// The limits that relaxing allows.
@@ -226,16 +253,16 @@ impl Bounds {
 
     /// Every bound that holds for this budget.
     pub fn all(&self) -> impl Iterator<Item = &'static Bound> {
-        self.bounds.iter().map(|&(bound, _)| bound)
+        self.bounds.iter().map(|held| held.bound)
     }
 
     /// Whether every limit in force is kept.
     pub fn admit(&self, arch: &Architecture) -> bool {
-        self.bounds.iter().all(|(bound, relaxed)| {
-            let limits = if *relaxed { bound.widest } else { bound.usual };
+        self.bounds.iter().all(|held| {
+            let bound = held.bound;
             let value = bound.name.of(arch, self.vocab);
-            let is_offered = |value| *relaxed || bound.offers(value) || self.given.contains(&bound.name);
-            value.is_none_or(|value| inside(limits, value) && is_offered(value))
+            let is_offered = |value| held.relaxed || bound.offers(value) || self.given.contains(&bound.name);
+            value.is_none_or(|value| inside(held.limits(), value) && is_offered(value))
         })
     }
 

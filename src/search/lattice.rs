@@ -201,6 +201,9 @@ fn space_of(predictor: &Predictor, request: &Request) -> Result<Space> {
         }
     }
     let mut bounds = Bounds::new(request.parameters as f64, base, request.vocab, &request.relaxed);
+    if request.named {
+        bounds.reach(&request.baseline);
+    }
     // Heads that are given are a choice of the user's.
     if request.fixed[Dimension::Heads].is_some() {
         bounds.relax(Quantity::Heads);

@@ -97,6 +97,11 @@ impl Referee {
         self.model.middle_difference(&shape, &reference, self.tokens)
     }
 
+    /// Whether the laws say what a difference of loss is worth in tokens for a model of this size.
+    pub fn knows_worth(&self, arch: &Architecture) -> bool {
+        self.model.knows_tokens(&self.pair(arch).0, self.tokens)
+    }
+
     /// GPU time until a shape has the loss that the baseline's proportions have at equal parameters, over the time that they
     /// take, where its loss is so much higher and is so many times as fast; infinite where it never has. The laws of size and
     /// tokens say, in the mean, what a difference of loss is worth.

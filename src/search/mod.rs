@@ -42,6 +42,7 @@ mod space;
 
 pub use free::Free;
 pub use order::{Order, Rival};
+pub use rank::MOST_TIED;
 pub use request::{
     Layout, Method, PARAMETERS, Request, USUAL_EXPERTS, USUAL_LATENT, USUAL_VOCABULARY, USUAL_WINDOW,
     usual_architecture, usual_vocabulary,
@@ -75,6 +76,7 @@ use crate::search::shape::Shape;
 use crate::search::shape::ShapeFamily;
 use crate::search::space::Space;
 use crate::shard::Shard;
+use crate::stats::quadrature;
 use crate::units::Seconds;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -173,8 +175,9 @@ pub struct Recommendation {
     /// Its loss against the baseline's proportions at equal parameters and tokens.
     pub loss: Comparison,
     /// GPU time of training to the loss that the baseline's proportions have at equal parameters, over the time that they
-    /// take; infinite where it is never reached, none outside training and where losses do not compare.
-    pub time_to_equal_loss: Option<f64>,
+    /// take, with its 90 % interval; infinite where it is never reached, none outside training, where losses do not compare and
+    /// after more tokens a parameter than the laws hold for.
+    pub time_to_equal_loss: Option<[f64; 3]>,
     /// What it reaches, where the search has a goal.
     pub outcome: Option<Outcome>,
     /// What serving it costs, where it is served after the training.
@@ -209,7 +212,7 @@ pub struct FrontPoint {
     /// As [`Recommendation::gain`].
     pub gain: f64,
     /// As [`Recommendation::time_to_equal_loss`].
-    pub time_to_equal_loss: Option<f64>,
+    pub time_to_equal_loss: Option<[f64; 3]>,
     /// Distance from the bounds' centre.
     pub centre_distance: f64,
     /// Its loss against the baseline's proportions at equal parameters and tokens.
@@ -395,7 +398,7 @@ fn search_of(predictor: &Predictor, request: &Request, effort: Effort, watch: &W
             workload,
             tokens_per_s_per_gpu: 1.0 / (baseline.gpu_time_per_token() * candidate.cost.exp()).secs(),
             gain: judge.gain(candidate.cost, &architecture),
-            time_to_equal_loss: judge.time_to_equal_loss(candidate.cost, &architecture),
+            time_to_equal_loss: judge.time_interval(&candidate, &architecture, &loss),
             loss,
             architecture,
             centre_distance,
@@ -495,7 +498,7 @@ impl Judge<'_> {
             false => candidates.clone(),
         };
         let shapes = match request.goal {
-            None => rank::rank(predictor, space, referee, wanted, request.top),
+            None => rank::rank(predictor, space, referee, wanted, request),
             Some(_) => {
                 let best = sorted(wanted, &|one| one.score);
                 rank::by_score(predictor.gpu(), space, referee, &best, request.top)
@@ -521,9 +524,24 @@ impl Judge<'_> {
 
     fn time_to_equal_loss(&self, cost: f64, arch: &Architecture) -> Option<f64> {
         let mnat = self.referee.middle(arch);
-        let trains = self.request.workload.trains() && mnat.is_finite();
+        let compares = self.request.workload.trains() && mnat.is_finite() && self.referee.knows_worth(arch);
         let as_fast = 1.0 + self.gain(cost, arch);
-        trains.then(|| self.referee.time_to_equal_loss(mnat, as_fast))
+        compares.then(|| self.referee.time_to_equal_loss(mnat, as_fast))
+    }
+
+    /// As [`Recommendation::time_to_equal_loss`]: the band of the loss and what is uncertain of the speed, in quadrature.
+    fn time_interval(&self, candidate: &Candidate, arch: &Architecture, loss: &Comparison) -> Option<[f64; 3]> {
+        let middle = self.time_to_equal_loss(candidate.cost, arch)?;
+        let difference = loss.difference.as_ref()?;
+        let as_fast = 1.0 + self.gain(candidate.cost, arch);
+        let [low, high] = [(difference.low_mnat, -1.0), (difference.high_mnat, 1.0)].map(|(mnat, sign)| {
+            let end = self.referee.time_to_equal_loss(mnat, as_fast);
+            match middle.is_finite() {
+                true => middle * (sign * quadrature((end / middle).ln(), candidate.own_half_width)).exp(),
+                false => end,
+            }
+        });
+        Some([middle, low, high])
     }
 
     fn recommend(&self, space: &Space, ranked: Ranked, loss: Comparison) -> Result<Recommendation> {
@@ -536,7 +554,7 @@ impl Judge<'_> {
             findings: judge_all(&architecture, &workload, self.predictor.gpu()),
             gain: self.gain(cost, &architecture),
             scaled_baseline: self.scaled_baseline(&architecture),
-            time_to_equal_loss: self.time_to_equal_loss(cost, &architecture),
+            time_to_equal_loss: self.time_interval(&ranked.candidate, &architecture, &loss),
             outside: outside
                 .into_iter()
                 .map(|(bound, value)| (bound.name, value, bound.usual))

@@ -5,7 +5,7 @@ use crate::arch::{Dimension, Mode, Role};
 use crate::ops::Op;
 use crate::predict::Predictor;
 use crate::predict::step::{StepEstimate, estimate_step};
-use crate::search::{Found, Recommendation};
+use crate::search::{Found, Recommendation, rank};
 
 /// Operators that are named.
 const NAMED: usize = 3;
@@ -16,8 +16,8 @@ const FURTHEST: u32 = 3;
 /// What the order of the first shapes hangs on.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// `ln` of the GPU time per token of the second over that of the first, and the half width of its 90 % interval without what both
-    /// share.
+    /// `ln` of the GPU time per token of the second over that of the first, and the half width of its 90 % interval,
+    /// which ties are told by.
     pub lead: [f64; 2],
     /// Operators with their share of the variance of the lead, the most first: timing them would narrow it.
     pub narrows: Vec<(Role, Op, f64)>,
@@ -42,6 +42,12 @@ impl Order {
         let shapes = &found.shapes[..];
         let [first, second, ..] = shapes else { return None };
         let narrows = narrows(&first.step, &second.step);
+        let sensitivity = |one: &Recommendation| rank::sensitivity(predictor, &one.ranked.architecture, &one.workload);
+        let sensitivities = [first, second].map(sensitivity);
+        let half_width = rank::uncertainty(
+            [&first.ranked.candidate, &second.ranked.candidate],
+            sensitivities.each_ref().map(Option::as_ref),
+        );
         let variance: f64 = narrows.iter().map(|(.., variance)| variance).sum();
         let mut named = narrows;
         named.sort_by(|a, b| b.2.total_cmp(&a.2));
@@ -51,7 +57,7 @@ impl Order {
         let by_speed = found.request.goal.is_none();
         let slower = place.filter(|place| by_speed && lead(&first.step, &shapes[*place].step) > 0.0);
         Some(Self {
-            lead: [lead(&first.step, &second.step), variance.sqrt()],
+            lead: [lead(&first.step, &second.step), half_width],
             narrows: named.into_iter().map(share).collect(),
             rival: slower.map(|place| Rival::of(predictor, found, place)),
         })

@@ -1,11 +1,12 @@
 //! From evaluated shapes to an answer: ties, the nearest published model, the Pareto front.
 
-use crate::arch::{Architecture, Preset};
+use crate::arch::{Architecture, Preset, Workload};
 use crate::gpu::Gpu;
 use crate::loss::{Comparison, TIED};
 use crate::predict::Predictor;
 use crate::predict::step::{self, Sensitivity};
 use crate::rules::{Finding, judge_all};
+use crate::search::Request;
 use crate::search::bounds::{Bounds, WHOLE_HEADS};
 use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
@@ -54,15 +55,15 @@ const MOST_COPIES: usize = 50;
 /// do not divide by [`WHOLE_HEADS`], loss in steps of [`TIED`] and closeness to published models. Shapes of nearly the same layers and width are
 /// one: the first of them represents all.
 ///
-/// A group holds all whose 90 % interval, without what all shapes share, overlaps that of the group's fastest; the constants of
-/// the framework are shared, what hangs on them is not.
+/// A group holds all that tie with its fastest ([`ties`]). A search for throughput alone orders a group by speed, too.
 pub fn rank(
     predictor: &Predictor,
     space: &Space,
     referee: &Referee,
     mut candidates: Vec<Candidate>,
-    top: usize,
+    request: &Request,
 ) -> Vec<(Ranked, Comparison)> {
+    let top = request.top;
     let published = Published::new(&space.base);
     let place_all = |group: &[Candidate], tie: u64| {
         let placed = group.par_iter().map(|candidate| {
@@ -83,24 +84,27 @@ pub fn rank(
                 let heads = one.architecture.heads;
                 (one.broken, !heads.is_multiple_of(WHOLE_HEADS))
             };
+            let faster = a.0.candidate.cost.total_cmp(&b.0.candidate.cost);
+            if !request.equal_loss {
+                return faster;
+            }
             let better = uneven(a).cmp(&uneven(b));
             let lower = steps(a).total_cmp(&steps(b));
             let nearer = a.0.nearest.distance.total_cmp(&b.0.nearest.distance);
-            let faster = a.0.candidate.cost.total_cmp(&b.0.candidate.cost);
             better.then(lower).then(nearer).then(faster)
         });
         group
     };
     let sensitivities: FxHashMap<Shape, Sensitivity> = candidates
         .par_iter()
-        .filter_map(|one| Some((one.shape, sensitivity(predictor, space, &one.shape)?)))
+        .filter_map(|one| {
+            let (architecture, workload) = space.build(&one.shape);
+            Some((one.shape, sensitivity(predictor, &architecture, &workload)?))
+        })
         .collect();
-    let of_framework = |one: &Candidate, other: &Candidate| {
+    let uncertainty = |one: &Candidate, other: &Candidate| {
         let both = [one, other].map(|candidate| sensitivities.get(&candidate.shape));
-        match both {
-            [Some(one), Some(other)] => one.half_width_to(other),
-            _ => 0.0,
-        }
+        uncertainty([one, other], both)
     };
     let mut groups: Vec<Vec<(Ranked, Comparison)>> = Vec::new();
     let mut kinds = HashSet::new();
@@ -108,7 +112,7 @@ pub fn rank(
     while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top) {
         let (group, slower): (Vec<_>, Vec<_>) = candidates
             .into_iter()
-            .partition(|other| ties(&fastest, other, of_framework(&fastest, other)));
+            .partition(|other| ties(&fastest, other, uncertainty(&fastest, other)));
         kinds.extend(group.iter().map(|one| space.kind_of_attention(&one.shape)));
         groups.push(place_all(&group, tie));
         candidates = slower;
@@ -207,18 +211,29 @@ fn different(
     chosen.into_iter().cloned().collect()
 }
 
-/// Whether two intervals overlap where the constants of the framework make the two differ by `of_framework`; `slower` must not
-/// be the faster one.
-pub fn ties(faster: &Candidate, slower: &Candidate, of_framework: f64) -> bool {
-    let own = faster.own_half_width + slower.own_half_width;
-    slower.cost - faster.cost <= quadrature(own, of_framework)
+/// Speed that is given up at most for rules, loss and habit, however uncertain it is.
+pub const MOST_TIED: f64 = 0.03;
+
+/// Whether a shape is as fast as a faster one within the 90 % interval of their difference and within [`MOST_TIED`].
+pub fn ties(faster: &Candidate, slower: &Candidate, uncertainty: f64) -> bool {
+    slower.cost - faster.cost <= uncertainty.min(MOST_TIED)
+}
+
+/// The half width of the 90 % interval of the logarithm of the ratio of two times, without what all shapes share: their own errors do
+/// not cancel, and constants of the framework move one more than the other.
+pub fn uncertainty(candidates: [&Candidate; 2], sensitivities: [Option<&Sensitivity>; 2]) -> f64 {
+    let of_framework = match sensitivities {
+        [Some(one), Some(other)] => one.half_width_to(other),
+        _ => 0.0,
+    };
+    let own = candidates.map(|one| one.own_half_width);
+    quadrature(own[0] + own[1], of_framework)
 }
 
 /// How the time of a shape moves with the constants of the framework; `None` if it cannot be lowered, which no candidate is.
-fn sensitivity(predictor: &Predictor, space: &Space, shape: &Shape) -> Option<Sensitivity> {
-    let (architecture, workload) = space.build(shape);
+pub fn sensitivity(predictor: &Predictor, arch: &Architecture, workload: &Workload) -> Option<Sensitivity> {
     let framework = predictor.framework(workload.mode).ok()?;
-    let ledger = step::ledger(predictor, &architecture, &workload).ok()?;
+    let ledger = step::ledger(predictor, arch, workload).ok()?;
     Some(Sensitivity::of(&ledger, framework))
 }
 

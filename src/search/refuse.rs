@@ -48,7 +48,7 @@ pub fn no_shape(space: &Space, target: u64, tolerance: f64, go_on: &GoOn<'_>) ->
         ..space.clone()
     };
     if space.active.is_some() && has_shapes(&any_active, go_on) {
-        helps.push("without `--active-params`".to_owned());
+        helps.push("another `--active-params`".to_owned());
     }
     let wide = Space {
         budget: ((target as f64 * 0.9) as u64, (target as f64 * 1.1) as u64),

@@ -175,6 +175,8 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
                 .then(|| service.life.tokens * (saved / more)),
         })
     });
+    // That which was searched last may be none of the optima.
+    let own = request.count.of(&best.ranked.architecture) as f64;
     answer.sizes = Some(Sizes {
         compute_optimal,
         points: found
@@ -186,7 +188,7 @@ pub fn search_sizes(predictor: &Predictor, request: &Request, goal: Goal, watch:
                 outcome,
             })
             .collect(),
-        range: [low, high],
+        range: [low.min(own), high.max(own)],
     });
     Ok(answer)
 }

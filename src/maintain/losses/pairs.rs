@@ -166,6 +166,7 @@ fn profile(run: &LossRun) -> Profile {
     Profile {
         size: size(run),
         mlp_share: run.mlp / run.attention,
+        gated: true,
         head_dim: run.head_dim,
         heads: run.heads,
         kv_group: run.heads / run.kv_heads,

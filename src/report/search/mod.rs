@@ -75,7 +75,8 @@ pub struct SearchReport {
     /// The sizes that were tried, where the objective finds the size.
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<SizesKeys>,
-    /// The config.json of each shape, in the order of rank, where they were asked for.
+    /// The config.json of each shape, in the order of rank, where they were asked for; null where no type of `transformers` has
+    /// such layers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     configs: Vec<Value>,
@@ -230,6 +231,39 @@ impl From<&StepEstimate> for SpeedKeys {
     }
 }
 
+/// GPU time of training to the loss that the baseline's proportions have at equal parameters after the tokens of the request, over
+/// the time that they take: absent outside training, where losses do not compare, and after more tokens a parameter than the laws hold
+/// for.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[schema(as = TimeToEqualLoss)]
+struct EqualLossKeys {
+    /// Absent where it is never reached, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_time_to_equal_loss: Option<f64>,
+    /// The lower end of its 90 % interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_time_to_equal_loss_low: Option<f64>,
+    /// The upper end; absent where the loss may never be reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu_time_to_equal_loss_high: Option<f64>,
+    /// Whether the loss is never reached.
+    #[serde(skip)]
+    is_never: bool,
+}
+
+impl From<Option<[f64; 3]>> for EqualLossKeys {
+    fn from(time: Option<[f64; 3]>) -> Self {
+        let Some(times) = time else { return Self::default() };
+        let [middle, low, high] = times.map(|time| Some(time).filter(|time| time.is_finite()));
+        Self {
+            gpu_time_to_equal_loss: middle,
+            gpu_time_to_equal_loss_low: low,
+            gpu_time_to_equal_loss_high: high,
+            is_never: middle.is_none(),
+        }
+    }
+}
+
 /// One recommended shape.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct ShapeKeys {
@@ -253,11 +287,8 @@ struct ShapeKeys {
     /// a token meets. Absent where no published model is near.
     #[serde(skip_serializing_if = "Option::is_none")]
     gain: Option<f64>,
-    /// GPU time of training to the loss that the baseline's proportions have at equal parameters after the tokens of the
-    /// request, over the time that they take; absent where it is never reached, outside training and where losses do not
-    /// compare.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gpu_time_to_equal_loss: Option<f64>,
+    #[serde(flatten)]
+    to_equal_loss: EqualLossKeys,
     /// `ln` of GPU time per token over the baseline's: what was minimised.
     cost: f64,
     /// Half width of the 90 % interval of the cost, without what all shapes share.
@@ -310,9 +341,8 @@ struct PointKeys {
     /// As in the shapes.
     #[serde(skip_serializing_if = "Option::is_none")]
     gain: Option<f64>,
-    /// As in the shapes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gpu_time_to_equal_loss: Option<f64>,
+    #[serde(flatten)]
+    to_equal_loss: EqualLossKeys,
     centre_distance: f64,
     loss: LossKeys,
 }
@@ -529,9 +559,8 @@ struct BestKeys {
     /// Over the baseline on the same GPU in the same format.
     #[serde(skip_serializing_if = "Option::is_none")]
     gain: Option<f64>,
-    /// As in the shapes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gpu_time_to_equal_loss: Option<f64>,
+    #[serde(flatten)]
+    to_equal_loss: EqualLossKeys,
     loss: LossKeys,
     /// What this format costs in loss against 16 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -558,7 +587,7 @@ impl ElsewhereKeys {
                 mfu: step.mfu,
                 memory_bytes: step.memory.total(),
                 gain: (!found.request.stands_in).then_some(*gain),
-                gpu_time_to_equal_loss: time_to_equal_loss.filter(|time| time.is_finite()),
+                to_equal_loss: EqualLossKeys::from(*time_to_equal_loss),
                 loss: LossKeys::from(loss),
                 format_loss: found.format_loss.as_ref().map(LossKeys::from),
             }
@@ -670,9 +699,10 @@ impl SearchReport {
         Self { configs, ..self }
     }
 
-    /// The config.json of each shape with a name for its folder, in the order of rank.
+    /// The config.json of each shape that has one, with a name for its folder, in the order of rank.
     pub fn configs(&self) -> impl Iterator<Item = (String, &Value)> {
         let shapes = self.shapes.iter().zip(&self.configs);
+        let shapes = shapes.filter(|(_, config)| !config.is_null());
         shapes.map(|(ShapeKeys { rank, shape, .. }, config)| {
             let name = format!(
                 "{rank:02}-{}-layers-{}-hidden-{}-heads-{}-kv-{}-d_ff",
@@ -705,7 +735,7 @@ impl ShapeKeys {
             layout: found.sharded.then_some(shape.workload),
             speed: SpeedKeys::from(step),
             gain: (!found.request.stands_in).then_some(shape.gain),
-            gpu_time_to_equal_loss: shape.time_to_equal_loss.filter(|time| time.is_finite()),
+            to_equal_loss: EqualLossKeys::from(shape.time_to_equal_loss),
             cost: shape.ranked.candidate.cost,
             cost_half_width: shape.ranked.candidate.own_half_width,
             nearest_model: shape.ranked.nearest.preset.architecture.name.clone(),
@@ -775,7 +805,7 @@ impl PointKeys {
             tokens_per_s_per_gpu: point.tokens_per_s_per_gpu,
             memory_bytes: point.candidate.memory,
             gain: (!found.request.stands_in).then_some(point.gain),
-            gpu_time_to_equal_loss: point.time_to_equal_loss.filter(|time| time.is_finite()),
+            to_equal_loss: EqualLossKeys::from(point.time_to_equal_loss),
             centre_distance: point.centre_distance,
             loss: LossKeys::from(&point.loss),
         }

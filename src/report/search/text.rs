@@ -1,6 +1,6 @@
 //! Searched shapes as people read them.
 
-use super::{LifeKeys, LossKeys, OutcomeKeys, SearchReport, ServingKeys, ShapeKeys, SpeedKeys};
+use super::{EqualLossKeys, LifeKeys, LossKeys, OutcomeKeys, SearchReport, ServingKeys, ShapeKeys, SpeedKeys};
 use crate::arch::Dimension;
 use crate::loss::Evidence;
 use crate::report::architecture::ArchitectureShape;
@@ -8,8 +8,8 @@ use crate::report::plan::{layout_text, recompute_text};
 use crate::report::plot::{Axis, Band, Chart, GIB, Series};
 use crate::report::table::{bad, dash, filled, good, left, right, row, table};
 use crate::report::{Basis, Report, grouped, joined, named_lines, percent, server_text, signed, tokens};
-use crate::search::Free;
 use crate::search::goal::{ABSOLUTE_LAW, Objective};
+use crate::search::{Free, MOST_TIED};
 use crate::units::significant;
 use std::collections::BTreeSet;
 
@@ -87,6 +87,11 @@ impl SearchReport {
         let front = self.pareto_front.iter();
         let front = front.filter_map(|point| Some((point.tokens_per_s_per_gpu, point.loss.difference_mnat?)));
         let baseline = &self.baseline;
+        let first = self
+            .shapes
+            .first()
+            .and_then(|shape| Some(shape.speed.tokens_per_s_per_gpu / (1.0 + shape.gain?)));
+        let at_equal_parameters = first.unwrap_or(baseline.speed.tokens_per_s_per_gpu);
         Chart {
             title: format!("Throughput and loss of shapes of {}", self.subject()),
             subtitle: format!(
@@ -101,12 +106,10 @@ impl SearchReport {
                 name: "90 % band".to_owned(),
                 points: known.iter().map(|(x, [_, low, high], _)| (*x, *low, *high)).collect(),
             }),
-            lines: vec![Series::new("recommended", middles())],
             points: vec![
                 Series::new("Pareto front", front),
                 Series::new("rank", middles()).labelled(known.iter().map(|(.., label)| label.clone())),
-                Series::new("baseline", [(baseline.speed.tokens_per_s_per_gpu, 0.0)])
-                    .labelled([baseline.shape.name.clone()]),
+                Series::new("baseline", [(at_equal_parameters, 0.0)]).labelled([baseline.shape.name.clone()]),
             ],
             ..Chart::default()
         }
@@ -199,15 +202,16 @@ impl SearchReport {
             let whose = first
                 .gain
                 .map_or_else(|| format!("the GPU time of {name}"), |_| "its GPU time".to_owned());
-            let time = first.gpu_time_to_equal_loss;
-            gains.extend(time.map(|time| format!("{} times {whose} to equal loss", ratio(time))));
-            return Some(format!("{shape}: {}", gains.join(", ")));
+            let time = first.to_equal_loss.text();
+            gains.extend(time.map(|time| format!("{time} {whose} to equal loss")));
+            return Some(format!("{shape}: {}{}", gains.join(", "), self.behind_text()));
         };
         let hours = outcome
             .gpu_hours
             .map(|hours| format!(" in {} GPU-hours", significant(hours)));
+        let mark = mark(outcome.evidence);
         Some(format!(
-            "{shape} after {}B tokens{}",
+            "{shape} after {}B tokens{}{mark}",
             significant(outcome.tokens? / 1e9),
             hours.unwrap_or_default(),
         ))
@@ -251,6 +255,12 @@ impl SearchReport {
                 "Each shape is timed under its own fastest layout over {} GPU{}, the workload above has the baseline's; `--gpus`, `--global-batch`, `--tp`, `--cp`, `--pp`, `--vp` and `--batch` fix parts of it, `--no-sharding` keeps the ranks that are given.",
                 grouped(gpus),
                 if gpus == 1 { "" } else { "s" }
+            ));
+        }
+        let recomputed = recompute_text(&self.workload);
+        if self.sharded && !recomputed.is_empty() {
+            lines.push(format!(
+                "The baseline recomputes {recomputed} to fit, which is part of what shapes gain: with more `--gpus` none has to."
             ));
         }
         lines.join("\n") + "\n"
@@ -448,6 +458,7 @@ impl SearchReport {
             right("memory").minor(4),
             right("gain"),
             right("GPU time to equal loss"),
+            right("90 %").minor(3),
             right("loss, 10^-3 nats (90 %)"),
             left("nearest").minor(9),
         ];
@@ -465,7 +476,7 @@ impl SearchReport {
             };
             cells(shape, split)
         });
-        table(headings, rows)
+        filled(headings, rows)
     }
 
     /// What a replica is split into: tensor-parallel ranks, and whatever else is free.
@@ -481,9 +492,14 @@ impl SearchReport {
         let group = |tie| self.shapes.iter().filter(move |shape| shape.tie_group == tie);
         let by_speed = [Objective::EqualLoss, Objective::Throughput];
         if by_speed.contains(&self.request.objective) && group(1).count() > 1 {
-            lines.push(
-                "= tied with the first: equally fast within the uncertainty of the prediction. Ties are ordered by the rules that they break, then by loss in steps of 5 x 10^-3 nats, below which losses tie, then by closeness to published models.".to_owned()
-            );
+            lines.push(format!(
+                "= tied with the first: within the uncertainty of the prediction and at most {} slower than the fastest of these. Ties are ordered by {}.",
+                percent(MOST_TIED),
+                match self.request.objective {
+                    Objective::EqualLoss => "the rules that they break, then by loss in steps of 5 x 10^-3 nats, below which losses tie, then by closeness to published models",
+                    _ => "speed",
+                }
+            ));
         }
         if by_speed.contains(&self.request.objective) {
             lines.push(self.fastest_sentence());
@@ -491,9 +507,12 @@ impl SearchReport {
         if let Some(first) = self.shapes.first() {
             let parts = first.won.iter();
             let parts = parts.map(|role| format!("{} {}", role.role.replace('_', " "), signed(role.time_change)));
+            let named: f64 = first.won.iter().map(|role| role.time_change).sum();
+            let rest = first.gain.map(|gain| 1.0 / (1.0 + gain) - 1.0 - named);
+            let parts = parts.chain(rest.map(|rest| format!("the rest {}", signed(rest))));
             if self.server_least_us.is_none() {
                 lines.push(format!(
-                    "What won the time of the first (share of the baseline's, at equal parameters): {}.",
+                    "Time of the first by role, more or less, in shares of the baseline's whole at equal parameters: {}.",
                     joined(", ", parts)
                 ));
             }
@@ -539,10 +558,9 @@ impl SearchReport {
         }
     }
 
-    /// Whether anything beats the baseline.
-    fn verdict(&self) -> String {
-        let name = self.baseline_text();
-        let ahead = |shape: &ShapeKeys| match (shape.gpu_time_to_equal_loss, shape.gain) {
+    /// What shapes are held to the baseline by, and how far the best is ahead of it, as a logarithm with the half width of its speed.
+    fn ahead(&self) -> (&'static str, Option<(f64, f64)>) {
+        let of = |shape: &ShapeKeys| match (shape.to_equal_loss.gpu_time_to_equal_loss, shape.gain) {
             (Some(time), _) => Some((1.0 / time).ln()),
             (None, Some(gain)) if !self.workload.trains() => Some(gain.ln_1p()),
             _ => None,
@@ -552,8 +570,24 @@ impl SearchReport {
             false => "throughput",
         };
         let known = self.shapes.iter();
-        let known = known.filter_map(|shape| Some((ahead(shape)?, shape.cost_half_width)));
-        let best = known.max_by(|a, b| a.0.total_cmp(&b.0));
+        let known = known.filter_map(|shape| Some((of(shape)?, shape.cost_half_width)));
+        (what, known.max_by(|a, b| a.0.total_cmp(&b.0)))
+    }
+
+    /// That the baseline is the better one, where it is.
+    fn behind_text(&self) -> String {
+        match self.ahead() {
+            (what, Some((ahead, _))) if ahead < 0.0 && !self.baseline.stands_in && self.server_least_us.is_none() => {
+                format!("; {} itself is better in {what}", self.baseline_text())
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Whether anything beats the baseline.
+    fn verdict(&self) -> String {
+        let name = self.baseline_text();
+        let (what, best) = self.ahead();
         let ranked = match self.costs_loss {
             true => {
                 format!("No shape was found that costs no loss against {name}; these cost least.")
@@ -587,9 +621,10 @@ impl SearchReport {
         costs.extend(fastest.gain.map(|gain| format!("gain {}", signed(gain))));
         costs.push(format!("loss {} x 10^-3 nats", fastest.loss.cell()));
         let is_known = self.workload.trains() && fastest.loss.difference_mnat.is_some();
-        costs.extend(match fastest.gpu_time_to_equal_loss {
-            Some(time) => Some(format!("{} times the GPU time to equal loss", ratio(time))),
-            None => is_known.then(|| "a loss that no more tokens make up for".to_owned()),
+        let time = fastest.to_equal_loss.text();
+        costs.extend(match fastest.to_equal_loss.is_never {
+            false => time.map(|time| format!("{time} the GPU time to equal loss")),
+            true => is_known.then(|| "a loss that no more tokens make up for".to_owned()),
         });
         format!(
             "Fastest by tokens/s alone: {}, vocab {}: {}.",
@@ -617,7 +652,10 @@ impl SearchReport {
             );
         }
         let reasons = |wanted: Evidence| {
-            let all = self.shapes.iter().flat_map(|shape| &shape.loss.reasons);
+            let all = self.shapes.iter().flat_map(|shape| {
+                let of_outcome = shape.outcome.iter().flat_map(|outcome| &outcome.reasons);
+                shape.loss.reasons.iter().chain(of_outcome)
+            });
             let names = all.filter(|reason| reason.evidence() == wanted);
             let names: BTreeSet<&str> = names.map(|reason| reason.words()).collect();
             (!names.is_empty()).then(|| joined(", ", names))
@@ -759,12 +797,35 @@ fn gain_text(gain: Option<f64>) -> String {
     }))
 }
 
+impl EqualLossKeys {
+    /// `0.93 times (0.88 to 1.04)`.
+    fn text(&self) -> Option<String> {
+        let time = self.gpu_time_to_equal_loss?;
+        Some(format!("{} times ({})", ratio(time), self.interval()?))
+    }
+
+    /// `0.93`; nothing where it is not known.
+    fn cell(&self) -> String {
+        match self.is_never {
+            true => "never".to_owned(),
+            false => self.gpu_time_to_equal_loss.map(ratio).unwrap_or_default(),
+        }
+    }
+
+    /// `0.88 to 1.04`.
+    fn interval(&self) -> Option<String> {
+        let high = self.gpu_time_to_equal_loss_high;
+        let high = high.map_or_else(|| "never".to_owned(), ratio);
+        Some(format!("{} to {high}", ratio(self.gpu_time_to_equal_loss_low?)))
+    }
+}
+
 /// `0.93`.
 fn ratio(value: f64) -> String {
     format!("{value:.2}")
 }
 
-fn cells(shape: &ShapeKeys, split: String) -> [String; 19] {
+fn cells(shape: &ShapeKeys, split: String) -> [String; 20] {
     let (arch, speed) = (&shape.shape, &shape.speed);
     let gpus = speed.tokens_per_s / speed.tokens_per_s_per_gpu;
     let ties = shape.outcome.is_none() && shape.tie_group == 1 && shape.rank > 1;
@@ -796,7 +857,8 @@ fn cells(shape: &ShapeKeys, split: String) -> [String; 19] {
         percent(speed.mfu),
         speed.memory_bytes,
         gain_text(shape.gain),
-        dash(shape.gpu_time_to_equal_loss.map(ratio)),
+        shape.to_equal_loss.cell(),
+        shape.to_equal_loss.interval().unwrap_or_default(),
         shape.loss.cell(),
         shape.nearest_model,
     ]
@@ -808,13 +870,18 @@ impl LossKeys {
         let (Some(middle), Some(low), Some(high)) = (self.difference_mnat, self.low_mnat, self.high_mnat) else {
             return "refused".to_owned();
         };
-        let mark = match self.evidence {
-            Evidence::Inside | Evidence::Refused => "",
-            Evidence::Extrapolated => " *",
-            Evidence::None => " **",
-        };
+        let mark = mark(self.evidence);
         let [middle, low, high] = [middle, low, high].map(mnat);
         format!("{middle} ({low} to {high}){mark}")
+    }
+}
+
+/// A star where figures are extrapolated, and two where a part is missing.
+const fn mark(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Inside | Evidence::Refused => "",
+        Evidence::Extrapolated => " *",
+        Evidence::None => " **",
     }
 }
 
