@@ -139,6 +139,8 @@ def predict_module(module, inputs, backward=False, **options):
 
     `inputs` is a tensor, a tuple of arguments or a dict of keyword arguments, of any device; nothing is computed.
     `backward` adds the kernels of the backward pass. What is not timed is named in a warning.
+
+    >>> shapewise.predict_module(torch.nn.Linear(4096, 4096), torch.empty(8, 4096), gpu="h100")
     """
     from shapewise import _module
 
@@ -243,7 +245,10 @@ def compare(architecture, gpus=None, **options):
 
 
 def sweep(kind, **options):
-    """The time of a "gemm", an "attention" or a "model" along the one option that is a range."""
+    """The time of a "gemm", an "attention" or a "model" along the one option that is a range.
+
+    >>> shapewise.sweep("gemm", m=4096, n="1024:8192:1024", k=4096, gpu="h100")
+    """
     if kind == "model":
         return Model.from_config(options.pop("architecture")).sweep(**options)
     return _ask(f"sweep_{kind}", options)
@@ -273,8 +278,25 @@ def presets():
     return _ask("presets", {})
 
 
+def _example(function, question):
+    """The call that asks the example of a question."""
+    given = dict(_QUESTIONS[question]["example"])
+    given |= given.pop("workload", {})
+    method = function.__qualname__.startswith("Model.")
+    first = next(iter(_inspect.signature(function).parameters)).rstrip("_")
+    subject = given.pop(first if first in given else next(iter(given)))
+    if method:
+        # A search for as many parameters as the model has.
+        subject = "gpt2" if question == "search" else subject
+        call = f"Model.from_config({subject!r}).{function.__name__}"
+    else:
+        call = function.__name__
+    given = [f"{key}={value!r}" for key, value in given.items()]
+    return f">>> shapewise.{call}({', '.join(given if method else [repr(subject), *given])})"
+
+
 def _documented(function, question):
-    """Names every option in the signature and in the help of a function."""
+    """Names every option in the signature and in the help of a function, which ends with an example."""
     own = _inspect.signature(function).parameters.values()
     own = [each for each in own if each.kind is not _inspect.Parameter.VAR_KEYWORD]
     names = {each.name.rstrip("_") for each in own} | {"architecture", "like", "onnx", "ops"}
@@ -286,7 +308,8 @@ def _documented(function, question):
     for key, schema in options.items():
         said = [part["description"] for part in [schema, *schema.get("oneOf", [])] if "description" in part]
         lines.append(f"{key}: {' '.join(said[0].split(chr(10) * 2)[0].split())}" if said else key)
-    function.__doc__ = "\n".join([_inspect.cleandoc(function.__doc__), "", *lines])
+    example = [] if function is predict_module else ["", _example(function, question)]
+    function.__doc__ = "\n".join([_inspect.cleandoc(function.__doc__), "", *lines, *example])
 
 
 for _name in ("predict_gemm", "predict_attention", "predict_graph", "search", "search_from", "calibrate"):

@@ -43,6 +43,8 @@ class Report:
         """The whole document: that of the command line's `--format json`."""
     def to_json(self) -> str:
         """The whole document as text."""
+    def plot(self, ax: Any = None) -> Any:
+        """Draws what the command line's `--plot` draws on axes of matplotlib, new ones if none are given; returns them."""
     def to_frame(self) -> Any:
         """Its rows as a pandas data frame; keys of objects are joined with a dot."""
     def _repr_markdown_(self) -> str: ...
@@ -225,6 +227,7 @@ class SearchReport(Report):
     elsewhere: list[_ElsewhereKeys] | None
     sizes: _SizesKeys | None
     configs: list[Mapping[str, Any]] | None
+    no_config: Mapping[str, str] | None
 
 class StepReport(Report):
     """One predicted step of a model."""
@@ -328,14 +331,15 @@ class _Basis(Record):
     interval: Literal["this_stack", "any_stack"]
 
 class _BestKeys(Record):
-    """The shape of rank 1."""
+    gpu_time_to_equal_loss: float | None
+    gpu_time_to_equal_loss_low: float | None
+    gpu_time_to_equal_loss_high: float | None
     shape: _ArchitectureShape
     workload: _Workload
     tokens_per_s_per_gpu: float
     mfu: float
     memory_bytes: float
     gain: float | None
-    gpu_time_to_equal_loss: float | None
     loss: _LossDifference
     format_loss: _LossDifference | None
 
@@ -440,13 +444,14 @@ class _FrameworkKeys(Record):
     evidence: str | None
 
 class _FrontPoint(Record):
-    """A shape in the plane of throughput, memory and habit."""
+    gpu_time_to_equal_loss: float | None
+    gpu_time_to_equal_loss_low: float | None
+    gpu_time_to_equal_loss_high: float | None
     shape: _ArchitectureShape
     layout: _Workload | None
     tokens_per_s_per_gpu: float
     memory_bytes: float
     gain: float | None
-    gpu_time_to_equal_loss: float | None
     centre_distance: float
     loss: _LossDifference
 
@@ -848,6 +853,9 @@ class _ShapeKeys(Record):
     tokens_per_s_per_gpu: float
     mfu: float
     memory_bytes: float
+    gpu_time_to_equal_loss: float | None
+    gpu_time_to_equal_loss_low: float | None
+    gpu_time_to_equal_loss_high: float | None
     rank: int
     tie_group: int
     shape: _ArchitectureShape
@@ -855,7 +863,6 @@ class _ShapeKeys(Record):
     parameters_miss: float
     layout: _Workload | None
     gain: float | None
-    gpu_time_to_equal_loss: float | None
     cost: float
     cost_half_width: float
     nearest_model: str
@@ -1080,7 +1087,7 @@ def predict_gemm(  # type: ignore[overload-overlap]
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1128,7 +1135,7 @@ def predict_gemm(
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1187,7 +1194,7 @@ def predict_attention(  # type: ignore[overload-overlap]
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1246,7 +1253,7 @@ def predict_attention(
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1290,7 +1297,7 @@ def predict_graph(
     causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
         of it is computed; in a list, attention that does not say `causal` is.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1334,7 +1341,7 @@ def predict_module(
     causal: Masks that the graph adds to the scores of attention hide what follows a query, so half
         of it is computed; in a list, attention that does not say `causal` is.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1474,7 +1481,8 @@ class Model:
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+            text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+            else eagle].
         acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
             [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -1485,7 +1493,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a trained model may name its own [default: h200].
+            of another; a model of one GPU names its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1605,7 +1613,8 @@ class Model:
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+            text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+            else eagle].
         acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
             [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -1616,7 +1625,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a trained model may name its own [default: h200].
+            of another; a model of one GPU names its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1736,7 +1745,8 @@ class Model:
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+            text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+            else eagle].
         acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
             [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -1747,7 +1757,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a trained model may name its own [default: h200].
+            of another; a model of one GPU names its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1858,7 +1868,8 @@ class Model:
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+            text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+            else eagle].
         acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
             [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -1880,7 +1891,7 @@ class Model:
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
             such as h100=2.5,b200=5.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a trained model may name its own [default: h200].
+            of another; a model of one GPU names its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -1991,7 +2002,8 @@ class Model:
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+            text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+            else eagle].
         acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
             [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -2013,7 +2025,7 @@ class Model:
         usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
             such as h100=2.5,b200=5.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a trained model may name its own [default: h200].
+            of another; a model of one GPU names its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2237,7 +2249,8 @@ class Model:
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-            text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+            text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+            else eagle].
         acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
             [default: 0.8 of MTP layers, 0.62 of EAGLE].
         router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -2248,7 +2261,7 @@ class Model:
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
         gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-            of another; a trained model may name its own [default: h200].
+            of another; a model of one GPU names its own [default: h200].
         model: A built-in model by name, on the command line also the path of a trained one [default:
             the model of the GPU].
         framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2476,7 +2489,8 @@ def search(
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+        else eagle].
     acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
         [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -2487,7 +2501,7 @@ def search(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2611,7 +2625,8 @@ def search_from(
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+        else eagle].
     acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
         [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -2622,7 +2637,7 @@ def search_from(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2743,7 +2758,8 @@ def check(
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+        else eagle].
     acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
         [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -2754,7 +2770,7 @@ def check(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -2866,7 +2882,8 @@ def plan(
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+        else eagle].
     acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
         [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -2888,7 +2905,7 @@ def plan(
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
         such as h100=2.5,b200=5.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -3001,7 +3018,8 @@ def compare(
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+        else eagle].
     acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
         [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -3023,7 +3041,7 @@ def compare(
     usd_per_gpu_hour: Price of one GPU for an hour, in US dollars: one for all GPUs, or one for each
         such as h100=2.5,b200=5.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -3072,7 +3090,7 @@ def sweep(
         its input gradient as nn, its weight gradient as nt.
     dtype: Number format of the operands [default: bf16, or fp16 on a GPU without units for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -3132,7 +3150,7 @@ def sweep(
     dtype: Number format of queries, keys and values [default: bf16, or fp16 on a GPU without units
         for it].
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a
@@ -3255,7 +3273,8 @@ def sweep(
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
-        text, which take no time of the GPU [default: mtp of models with experts, else eagle].
+        text, which take no time of the GPU [default: mtp of models with experts or such a layer,
+        else eagle].
     acceptance: Share of draft tokens that is kept, to a thousandth, each given those before it
         [default: 0.8 of MTP layers, 0.62 of EAGLE].
     router_load: How unevenly the router spreads tokens over the experts of a server; `even` where
@@ -3266,7 +3285,7 @@ def sweep(
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
     gpu: The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file
-        of another; a trained model may name its own [default: h200].
+        of another; a model of one GPU names its own [default: h200].
     model: A built-in model by name, on the command line also the path of a trained one [default:
         the model of the GPU].
     framework: What runs whole steps: a built-in framework, on the command line also the path of a

@@ -109,7 +109,8 @@ class Report:
     __hash__ = None
 
     def __reduce__(self):
-        return _restored, (type(self).__name__, self._rows, self.to_json(), str(self), self._repr_markdown_())
+        parts = self.to_json(), str(self), self._repr_markdown_(), self._answer.chart()
+        return _restored, (type(self).__name__, self._rows, *parts)
 
     def to_dict(self):
         """The whole document: that of the command line's `--format json`."""
@@ -120,6 +121,39 @@ class Report:
         if self._document is None:
             self._document = self._answer.json()
         return self._document
+
+    def plot(self, ax=None):
+        """Draws what the command line's `--plot` draws: the roofline of a step, the curve of a sweep, the front of a
+        search, the layouts of a plan. `ax` are axes of matplotlib, new ones if none are given; returns them.
+
+        >>> shapewise.Model.from_config("llama-3-8b").predict(gpu="h100").plot()
+        """
+        import matplotlib.pyplot
+
+        text = self._answer.chart()
+        if text is None:
+            raise TypeError(f"{type(self).__name__} has no picture")
+        chart = json.loads(text)
+        ax = ax or matplotlib.pyplot.subplots()[1]
+        x, y, band = chart["x"], chart["y"], chart["band"]
+        ax.set(title=chart["title"], xlabel=_axis(x), ylabel=_axis(y))
+        ax.set_xscale("log" if x["log"] else "linear")
+        ax.set_yscale("log" if y["log"] else "linear")
+        if band:
+            ax.fill_between(*zip(*band["points"], strict=True), alpha=0.2, label=band["name"])
+        points = [series for series in chart["points"] if series["points"]]
+        for series in chart["lines"]:
+            ax.plot(*zip(*series["points"], strict=True), label=series["name"])
+        for series, areas in zip(points, chart["areas"] or [[]] * len(points), strict=True):
+            sizes = [2000 * share for share in areas] or None
+            ax.scatter(*zip(*series["points"], strict=True), s=sizes, label=series["name"])
+            for point, label in zip(series["points"], series["labels"], strict=False):
+                ax.annotate(label, point)
+        for marks in chart["marks"]:
+            for index, mark in enumerate(marks["at"]):
+                ax.axvline(mark["x"], color="grey", linewidth=1, label=None if index else marks["name"])
+        ax.legend()
+        return ax
 
     def to_frame(self):
         """Its rows as a pandas data frame; keys of objects are joined with a dot."""
@@ -134,15 +168,23 @@ class Report:
         return pandas.json_normalize(rows)
 
 
+def _axis(axis):
+    return f"{axis['label']}, {axis['unit']}" if axis["unit"] else axis["label"]
+
+
 class _Stored:
     """A report that came from another process."""
 
-    __slots__ = ("_json", "_markdown", "_text")
+    __slots__ = ("_chart", "_json", "_markdown", "_text")
 
-    def __init__(self, document, text, markdown):
+    def __init__(self, document, text, markdown, chart):
         self._json = document
         self._text = text
         self._markdown = markdown
+        self._chart = chart
+
+    def chart(self):
+        return self._chart
 
     def json(self):
         return self._json
@@ -154,8 +196,8 @@ class _Stored:
         return self._markdown
 
 
-def _restored(name, rows, document, text, markdown):
-    return _report_class({"report": name, "rows": rows})(_Stored(document, text, markdown))
+def _restored(name, rows, *parts):
+    return _report_class({"report": name, "rows": rows})(_Stored(*parts))
 
 
 _classes = {}

@@ -68,6 +68,15 @@ impl Answer {
         py.detach(|| self.0.text())
     }
 
+    /// The chart as JSON; none of what is not drawn.
+    fn chart(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| {
+            self.0
+                .drawn()
+                .map(|chart| serde_json::to_string(&chart).expect("a chart is JSON"))
+        })
+    }
+
     /// The same with tables of Markdown.
     fn markdown(&self, py: Python<'_>) -> String {
         py.detach(|| self.0.markdown())

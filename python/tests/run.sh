@@ -9,7 +9,7 @@ environment="$target/python"
 rm -rf "$environment" "$target/wheels"
 python3 -m venv "$environment"
 pip() { "$environment/bin/pip" --quiet --disable-pip-version-check "$@"; }
-pip install 'maturin==1.16.0' 'mypy==2.*' 'numpy>=2' 'pandas>=2' 'pytest>=8' 'transformers>=5'
+pip install 'maturin==1.16.0' 'matplotlib>=3' 'mypy==2.*' 'numpy>=2' 'pandas>=2' 'pytest>=8' 'transformers>=5'
 # Ray has wheels for some versions of Python only; its test skips where there is none.
 pip install --only-binary :all: ray || echo "no ray for this Python"
 

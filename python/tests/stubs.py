@@ -192,6 +192,8 @@ class Report:
         """The whole document: that of the command line's `--format json`."""
     def to_json(self) -> str:
         """The whole document as text."""
+    def plot(self, ax: Any = None) -> Any:
+        """Draws what the command line's `--plot` draws on axes of matplotlib, new ones if none are given; returns them."""
     def to_frame(self) -> Any:
         """Its rows as a pandas data frame; keys of objects are joined with a dot."""
     def _repr_markdown_(self) -> str: ...

@@ -80,6 +80,24 @@ def test_a_model_is_a_preset_a_path_or_a_dict(tmp_path):
     assert len(step.lines) == len(step.to_dict()["lines"]) and step.lines[0].op.kind
 
 
+def test_what_the_command_line_draws_is_drawn_on_axes():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    model = shapewise.Model.from_config("llama-3-8b")
+    step = model.predict(gpu="h100")
+    search = shapewise.search("1.3B", gpu="h200", top=3)
+    for report in (step, search, model.plan(gpu="h100", gpus=16), pickle.loads(pickle.dumps(search))):
+        axes = report.plot()
+        assert axes.get_xlabel() and axes.get_ylabel() and axes.get_legend().get_texts()
+        assert report.plot(axes) is axes
+        axes.figure.canvas.draw()
+    assert step.plot().get_xscale() == "log"
+    named = {text.get_text() for text in search.plot().texts}
+    assert {"#1", "#2", "#3"} <= named
+    with pytest.raises(TypeError, match="picture"):
+        shapewise.gpus().plot()
+
+
 def test_every_question_has_an_answer():
     model = shapewise.Model.from_config("gpt2")
     assert {rule.verdict for rule in model.check(gpu="a100").rules} >= {"met", "broken"}
@@ -234,6 +252,20 @@ def test_help_names_every_option():
         parameter = inspect.signature(function).parameters[option]
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
         assert f"\n{option}: " in function.__doc__
+
+
+def test_help_ends_with_an_example_that_runs():
+    functions = [getattr(shapewise, name) for name in shapewise.__all__]
+    functions = [each for each in functions if inspect.isfunction(each)] + [
+        each for _, each in inspect.getmembers(shapewise.Model, inspect.isfunction) if not each.__name__.startswith("_")
+    ]
+    asked = 0
+    for function in functions:
+        example = re.search(r"^>>> (.*)$", inspect.getdoc(function), re.MULTILINE)
+        if example and "torch" not in example[1]:
+            assert isinstance(eval(example[1]), shapewise.Report), example[1]
+            asked += 1
+    assert asked >= 15
 
 
 def test_a_module_is_its_kernels():

@@ -507,6 +507,7 @@ impl Question {
                     "has_target": question.body().has_target,
                     "request": question.example.map(|_| named(question.request())),
                     "report": named(question.report()),
+                    "example": question.example.map(|text| serde_json::from_str::<Value>(text).expect("a test reads it")),
                 })
             })
             .collect();

@@ -47,6 +47,7 @@ pub mod tables;
 use crate::gpu::Gpu;
 use crate::predict::estimate::{Caveat, TierShares};
 use crate::predict::scope::Scope;
+use crate::report::plot::Chart;
 use crate::units::{Seconds, significant};
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display};
@@ -64,6 +65,11 @@ pub trait Report: Serialize + Sized {
 
     /// Sentences and marked tables, with a line break at the end.
     fn page(&self) -> String;
+
+    /// What a picture of it shows; `None` if there is none.
+    fn drawn(&self) -> Option<Chart> {
+        None
+    }
 
     /// Tables and sentences, with a line break at the end, every column and line as wide as it comes.
     fn text(&self) -> String {
@@ -110,6 +116,9 @@ pub trait AnyReport: Send + Sync {
     /// One JSON document, with a line break at the end.
     fn json(&self) -> String;
 
+    /// What a picture of it shows; `None` if there is none.
+    fn drawn(&self) -> Option<Chart>;
+
     /// How many operators were predicted for it, equal ones once.
     fn predicted(&self) -> usize;
 }
@@ -125,6 +134,10 @@ impl<R: Report + Send + Sync> AnyReport for R {
 
     fn json(&self) -> String {
         Report::json(self)
+    }
+
+    fn drawn(&self) -> Option<Chart> {
+        Report::drawn(self)
     }
 
     fn predicted(&self) -> usize {

@@ -14,6 +14,10 @@ const LEAST_CHANGE: f64 = 0.001;
 impl Report for PlanReport {
     const LISTS: &'static [&'static str] = &["plans.layouts"];
 
+    fn drawn(&self) -> Option<Chart> {
+        Some(self.chart())
+    }
+
     fn page(&self) -> String {
         let mut parts = vec![self.heading() + &format!("framework {}\n", self.framework.short())];
         match &self.plans[..] {

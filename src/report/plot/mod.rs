@@ -11,13 +11,14 @@ mod picture;
 mod scale;
 
 use crate::error::{Error, Result};
+use serde::Serialize;
 use std::path::Path;
 
 /// Bytes of one unit of an axis of memory.
 pub const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Lines, a band and points over two axes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chart {
     /// What is shown.
     pub title: String,
@@ -40,7 +41,7 @@ pub struct Chart {
 }
 
 /// One axis.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Axis {
     /// What is measured along it.
     pub label: String,
@@ -70,7 +71,7 @@ impl Axis {
 }
 
 /// An interval for each horizontal value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Band {
     /// Its entry in the legend.
     pub name: String,
@@ -79,7 +80,7 @@ pub struct Band {
 }
 
 /// Values that belong together.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
     /// Its entry in the legend.
     pub name: String,
@@ -110,7 +111,7 @@ impl Series {
 }
 
 /// Vertical lines that belong together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Marks {
     /// Their entry in the legend.
     pub name: String,
@@ -121,7 +122,7 @@ pub struct Marks {
 }
 
 /// One vertical line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
     /// Its position.
     pub x: f64,

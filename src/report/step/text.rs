@@ -4,6 +4,7 @@ use super::{MemoryKeys, RemedyKeys, RestLine, SharedWarning, StepLine, StepRepor
 use crate::arch::{MemoryVerdict, Phase, Workload};
 use crate::plan::MOST_REMEDY_GPUS;
 use crate::predict::estimate::Tier;
+use crate::report::plot::Chart;
 use crate::report::table::{bad, dash, doubtful, left, right, row, table};
 use crate::report::{Report, based_on, grouped, joined, named_lines, percent, tier_shares_text, time_text, tokens};
 use crate::units::{BytesPerSecond, Flops, Seconds, significant};
@@ -17,6 +18,10 @@ impl Report for StepReport {
 
     fn predicted(&self) -> usize {
         self.lines.len()
+    }
+
+    fn drawn(&self) -> Option<Chart> {
+        Some(self.roofline())
     }
 
     fn page(&self) -> String {

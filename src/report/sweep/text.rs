@@ -1,5 +1,6 @@
 //! A sweep as people read it: the curve thinned to a page, then where it falls and why.
 
+use crate::report::plot::Chart;
 use crate::report::sweep::keys::{ModelKeys, PointKeys, RangeKeys};
 use crate::report::sweep::{BANDWIDTH, SweepReport};
 use crate::report::table::{bad, dash, left, right, row, table};
@@ -15,6 +16,10 @@ const POSITIONS: usize = 16;
 
 impl Report for SweepReport {
     const LISTS: &'static [&'static str] = &["points", "measured"];
+
+    fn drawn(&self) -> Option<Chart> {
+        Some(self.chart())
+    }
 
     fn page(&self) -> String {
         format!("{}\n{}\n{}", self.heading(), self.curve(), self.summary())
