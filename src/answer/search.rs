@@ -44,8 +44,7 @@ pub fn search<P: Borrow<Predictor> + Into<Arc<Predictor>>>(
     }
     let positions = found.request.workload.keys().max(LEAST_POSITIONS);
     let shapes = found.shapes.iter();
-    // Some of the shapes may have layers that no type of `transformers` holds.
-    let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions).unwrap_or_default());
+    let configs = shapes.map(|shape| config_json(&shape.ranked.architecture, positions));
     Ok(report.with_configs(configs.collect()))
 }
 

@@ -38,8 +38,10 @@ pub(super) fn timings(target: &TargetArgs, gpu: &Gpu) -> Result<Vec<Timing>> {
     let Some(path) = &target.data else {
         return Ok(Vec::new());
     };
+    // A table that names no GPU is of the one that was asked for, not of the default.
+    let is_named = target.request.gpu.is_some() || target.request.model.is_some();
     let known = Filter {
-        gpus: Some(vec![gpu.name.clone()]),
+        gpus: is_named.then(|| vec![gpu.name.clone()]),
         ..filter(&FilterArgs::default())
     };
     let mut rows = dataset::timings(dataset::read_known(path, &known)?).rows;

@@ -186,10 +186,6 @@ fn export<'a>(configs: impl Iterator<Item = (String, &'a Value)>, folder: &Path,
         files.push((path, format!("{config:#}\n").into_bytes()));
     }
     write_all("--export", &files, replace)?;
-    let all = match files.len() {
-        0 => "no configs: no model type of `transformers` has such layers".to_owned(),
-        written => format!("{written} configs below {}", folder.display()),
-    };
-    note(&format!("wrote {all}"));
+    note(&format!("wrote {} configs below {}", files.len(), folder.display()));
     Ok(())
 }

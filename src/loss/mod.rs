@@ -391,10 +391,9 @@ impl Model {
             && limits.head_dim.is_inside(profile.head_dim)
     }
 
-    /// Whether so many tokens are few enough for the size that the laws say what a difference of loss is worth in tokens.
-    pub fn knows_tokens(&self, profile: &Profile, tokens: f64) -> bool {
-        let limit = &self.terms.limits.tokens_a_parameter;
-        limit.is_inside(tokens / profile.size.parameters())
+    /// Whether so many tokens are few enough for so many parameters that the laws say what a difference of loss is worth in tokens.
+    pub fn knows_tokens(&self, parameters: f64, tokens: f64) -> bool {
+        self.terms.limits.tokens_a_parameter.is_inside(tokens / parameters)
     }
 
     /// How much is known of a difference after so many tokens, and why not more.
@@ -409,7 +408,7 @@ impl Model {
         let applies = |reason: &Reason| match reason {
             Reason::BeyondSizes => either(&|p| unfitted(p) && blocks(p) > 1e9),
             Reason::BelowSizes => either(&|p| unfitted(p) && blocks(p) < 1e9),
-            Reason::OverTrained => !self.knows_tokens(shape, tokens),
+            Reason::OverTrained => !self.knows_tokens(shape.size.parameters(), tokens),
             Reason::Deep => either(&|p| outside(p) && ratio(p) < 100.0),
             Reason::ManyExperts => either(&|p| !self.terms.experts_inside(p.sparsity)),
             Reason::InsideExperts => either(&experts),

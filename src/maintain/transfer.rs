@@ -36,11 +36,15 @@ fn lost(own: &Predictor, without: &Predictor, mode: Mode, (budget, tp): (u64, u6
         ..Request::usual(budget, MlpKind::Swiglu, USUAL_VOCABULARY, workload)?
     };
     let first = |predictor: &Predictor| {
-        let found = search(predictor, &request, &|_| ControlFlow::Continue(())).ok()?;
-        let shape = &found.shapes[0];
-        Some((shape.ranked.architecture.clone(), shape.workload))
+        let found = match search(predictor, &request, &|_| ControlFlow::Continue(())) {
+            Err(error) if error.is_bad_input() => return Err(error),
+            // Nothing fits, or nothing runs this.
+            found => found.ok(),
+        };
+        let shape = found.map(|mut found| found.shapes.swap_remove(0));
+        Ok(shape.map(|shape| (shape.ranked.architecture, shape.workload)))
     };
-    let (Some((best, layout)), Some((found, _))) = (first(own), first(without)) else {
+    let (Some((best, layout)), Some((found, _))) = (first(own)?, first(without)?) else {
         return Ok(None);
     };
     let rate = |arch| {

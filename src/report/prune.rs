@@ -209,7 +209,7 @@ impl PruneReport {
     pub fn with_config(mut self, config: Value, model: &Architecture) -> Self {
         if !model.stated.is_of_a_file() {
             self.notes.push(
-                "config.json has the usual rope_theta, epsilon and token ids, for a name says none: its own stay with `--from` config.json"
+                "config.json has the usual rope_theta, epsilon and token ids, which a preset does not hold: give `--from` the config.json of the model to keep its own"
                     .to_owned(),
             );
         }

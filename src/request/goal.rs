@@ -1,5 +1,6 @@
 //! Budgets of GPU time, as people write them.
 
+use crate::plan::MOST_GPUS;
 use crate::request::number;
 use crate::request::written::{Written, written};
 use crate::units::Seconds;
@@ -39,7 +40,9 @@ impl Written for Budget {
             false => of_gpus(&lower).map(|(gpus, hours)| (gpus * hours * HOUR, Some(gpus)))?,
         };
         let is_allowed = (0.01 * HOUR..=1e12 * HOUR).contains(&seconds);
-        let gpus = gpus.filter(|gpus| gpus.fract() == 0.0).map(|gpus| gpus as u64);
+        let is_whole = |gpus: f64| gpus.fract() == 0.0 && gpus <= MOST_GPUS as f64;
+        let is_allowed = is_allowed && gpus.is_none_or(is_whole);
+        let gpus = gpus.map(|gpus| gpus as u64);
         is_allowed.then_some(Self::GpuTime(Seconds::from_secs(seconds), gpus))
     }
 
@@ -160,6 +163,8 @@ mod tests {
             "512 gpus",
             "3 days 4 hours",
             "2 gpus 3 gpus",
+            "1.5 gpus 3 days",
+            "1000000000 gpus 10 hours",
             "-1",
         ] {
             let refusal = text.parse::<Budget>().unwrap_err();

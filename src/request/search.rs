@@ -547,6 +547,12 @@ impl SearchRequest {
             Some(Budget::GpuTime(_, gpus)) => gpus,
             _ => None,
         };
+        if let (Some(gpus), Some(own)) = (gpus, of_budget)
+            && gpus != own
+        {
+            let allowed = format!("{own}, those of `budget`");
+            return Err(Error::field("search", "gpus", gpus, &allowed));
+        }
         Ok(search::Layout {
             gpus: gpus.or(of_budget),
             global_batch: self.global_batch.map(|tokens| tokens.0),

@@ -39,7 +39,7 @@ impl From<String> for FrameworkRequest {
 #[into_params(parameter_in = Query)]
 pub struct TargetRequest {
     /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another; a
-    /// trained model may name its own [default: h200].
+    /// model of one GPU names its own [default: h200].
     #[arg(long, value_name = "NAME|FILE.toml")]
     #[schema(default = "h200")]
     #[param(default = "h200")]

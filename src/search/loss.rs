@@ -41,9 +41,12 @@ impl Referee {
             true => request.baseline.vocab,
             false => request.vocab,
         };
+        let mut reference = Profile::of(&request.baseline, vocab, request.workload.linear_dtype());
+        // Nor does it take the gate away that the search has.
+        reference.gated |= !request.named && request.base.mlp.kind.up_factor() > 1;
         Self {
             model: Model::get(),
-            reference: Profile::of(&request.baseline, vocab, request.workload.linear_dtype()),
+            reference,
             vocab: request.vocab,
             total: request.count == Count::Total,
             tokens: tokens
@@ -99,7 +102,7 @@ impl Referee {
 
     /// Whether the laws say what a difference of loss is worth in tokens for a model of this size.
     pub fn knows_worth(&self, arch: &Architecture) -> bool {
-        self.model.knows_tokens(&self.pair(arch).0, self.tokens)
+        self.model.knows_tokens(Count::Total.of(arch) as f64, self.tokens)
     }
 
     /// GPU time until a shape has the loss that the baseline's proportions have at equal parameters, over the time that they

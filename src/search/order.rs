@@ -17,7 +17,7 @@ const FURTHEST: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Order {
     /// `ln` of the GPU time per token of the second over that of the first, and the half width of its 90 % interval,
-    /// which ties are told by.
+    /// which ties are found by.
     pub lead: [f64; 2],
     /// Operators with their share of the variance of the lead, the most first: timing them would narrow it.
     pub narrows: Vec<(Role, Op, f64)>,

@@ -24,7 +24,7 @@ pub struct Ranked {
     pub candidate: Candidate,
     /// The architecture.
     pub architecture: Architecture,
-    /// Tie group: all of one group are equally fast within the error of the predictor.
+    /// Tie group ([`ties`]).
     pub tie: u64,
     /// Distance from the bounds' centre, see [`Bounds::distance`].
     pub centre_distance: f64,
@@ -211,7 +211,8 @@ fn different(
     chosen.into_iter().cloned().collect()
 }
 
-/// Speed that is given up at most for rules, loss and habit, however uncertain it is.
+/// Speed that is given up at most for rules, loss and habit, however uncertain it is: on GPUs that are hardly known whole lattices would
+/// tie. As much as an annealed answer may miss ([`crate::search::GAP`]).
 pub const MOST_TIED: f64 = 0.03;
 
 /// Whether a shape is as fast as a faster one within the 90 % interval of their difference and within [`MOST_TIED`].

@@ -5,6 +5,7 @@ use crate::arch::MlpKind;
 use crate::arch::Preset;
 use crate::arch::parameters;
 use crate::gpu::Gpu;
+use crate::loss::TIED;
 use crate::ops::Dtype;
 use crate::search::bounds::Bounds;
 use crate::search::shape::Count;
@@ -74,7 +75,8 @@ fn assert_annealing_agrees(predictor: &Predictor, request: &Request, all: &Found
             "seed {seed}: {best:?} for {truth:?}"
         );
         let [best, truth] = [&found, all].map(best_cost);
-        assert!(best <= truth + 0.01, "seed {seed}: {best} for {truth}");
+        // A tie may be shown in place of the fastest: 1.2 % slower at most in these questions.
+        assert!(best <= truth + 0.02, "seed {seed}: {best} for {truth}");
     }
 }
 
@@ -149,10 +151,14 @@ fn shared_experts_and_leading_dense_layers_stay() {
 #[test]
 fn equal_seeds_give_equal_results_and_rank_ties_by_rules_and_loss() {
     let predictor = predictor("h200");
-    let request = Request {
+    let request = request(350_000_000, Workload::train(4, 2048));
+    let by_speed = Request {
         equal_loss: false,
-        ..request(350_000_000, Workload::train(4, 2048))
+        ..request.clone()
     };
+    let order = |shape: &Recommendation| (shape.ranked.tie, shape.ranked.candidate.cost);
+    let fast = annealed(&predictor, &by_speed, 7);
+    assert!(fast.shapes.is_sorted_by(|a, b| order(a) <= order(b)));
     let [one, two] = [(); 2].map(|()| annealed(&predictor, &request, 7));
     let shapes = |found: &Found| -> Vec<_> {
         let ranked = found.shapes.iter().map(|shape| &shape.ranked);
@@ -170,13 +176,13 @@ fn equal_seeds_give_equal_results_and_rank_ties_by_rules_and_loss() {
             let order = (shape.ranked.tie, shape.ranked.broken, heads % 8 != 0);
             (order, shape.loss.difference.as_ref().unwrap().mnat)
         });
-        assert!(a.0 < b.0 || (a.0 == b.0 && a.1 <= b.1), "{a:?} {b:?}");
+        assert!(a.0 < b.0 || (a.0 == b.0 && a.1 <= b.1 + TIED), "{a:?} {b:?}");
     }
-    let group: Vec<_> = one.shapes.iter().filter(|shape| shape.ranked.tie == 1).collect();
+    let group: Vec<_> = fast.shapes.iter().filter(|shape| shape.ranked.tie == 1).collect();
     assert!(
         group
             .iter()
-            .all(|shape| shape.ranked.candidate.cost - one.fastest.candidate.cost <= rank::MOST_TIED)
+            .all(|shape| shape.ranked.candidate.cost - fast.fastest.candidate.cost <= rank::MOST_TIED)
     );
 }
 

@@ -38,6 +38,7 @@ pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>
         let most = family.learning().rows;
         if rows.len() > most {
             let one_in = rows.len().div_ceil(most) as u64;
+            // Not by `dataset::draw`, which takes other rows: models were trained on these.
             rows.retain(|row| fnv1a(row.op.to_string().as_bytes()).is_multiple_of(one_in));
         }
     }

@@ -165,7 +165,7 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
         (
             "/v1/predict/gemm",
             json!({"m": 512, "n": 512, "k": 64, "gpu": "h200", "model": "a100"}),
-            "predict gemm -m 512 -n 512 -k 64 --model a100",
+            "predict gemm -m 512 -n 512 -k 64 --model a100 --gpu h200",
         ),
         (
             "/v1/predict/attention",

@@ -347,7 +347,8 @@ describe("search", () => {
       assert.equal(cells[1], commas(shape.tokens_per_s_per_gpu));
       assert.equal(cells[2], `${commas(shape.tokens_per_s_low / gpus)} to ${commas(shape.tokens_per_s_high / gpus)}`);
       assert.equal(cells[3], `${signed(shape.gain)} ± ${percent(shape.cost_half_width)}`);
-      assert.equal(cells[4], shape.gpu_time_to_equal_loss.toFixed(2));
+      const [time, low, high] = ["", "_low", "_high"].map((end) => shape[`gpu_time_to_equal_loss${end}`].toFixed(2));
+      assert.equal(cells[4], `${time} ${low} to ${high}`);
       assert.deepEqual(cells.slice(5, 13), [layers, hidden, heads, kv_heads, head_dim, d_ff, vocab, `${four(parameters / 1e9)}B`].map(String));
       // Batch and layout stand between where a shape runs on several GPUs.
       const after = shape.layout ? 15 : 13;

@@ -437,6 +437,7 @@ mod tests {
         };
         let models = ["llama-3.2-1b", "llama-3.2-3b", "qwen3-4b", "llama-3-8b"];
         let both = models.into_iter().flat_map(|name| [(name, None), (name, Some(slow))]);
+        // At few requests the own prompt's pass, which has no factor, hides the wait.
         let loads = both.flat_map(|(name, release)| [32, 64, 128, 256, 512].map(|load| (name, release, load)));
         let samples: Vec<Sample> = loads.map(|(name, release, load)| sample(name, release, load)).collect();
         let fitted = calibrate(base, &samples);

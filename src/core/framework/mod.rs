@@ -295,12 +295,11 @@ impl Framework {
         Err(Error::field(place, dimension.name(), number, &allowed))
     }
 
-    /// The ZeRO stages that plans take beside so many pipeline stages: those of the file, of which 2 and 3 without a pipeline alone
-    /// unless the file says what runs beside one.
+    /// The ZeRO stages that run beside so many pipeline stages: those that the file names, else 0 and 1.
     pub fn zero_stages_with(&self, pp: u64) -> impl Iterator<Item = u8> {
-        let says = self.zero_stages_beside.iter().any(|(rank, _)| *rank == Dimension::Pp);
-        let stages = self.zero_stages.iter().copied();
-        stages.filter(move |&stage| stage < 2 || pp == 1 || says)
+        let beside = self.zero_stages_beside.iter().find(|(rank, _)| *rank == Dimension::Pp);
+        let runs = move |stage: &u8| pp == 1 || beside.map_or(*stage < 2, |(_, stages)| stages.contains(stage));
+        self.zero_stages.iter().copied().filter(runs)
     }
 
     /// Refuses a layout with ranks that it does not split a model over, or with a ZeRO stage that it does not run beside them.

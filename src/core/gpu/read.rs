@@ -150,12 +150,16 @@ impl Gpu {
             let listed = format!("{:?}", self.aliases);
             return Err(Error::field(place, ALIASES.0, listed, ALIASES.1));
         }
-        let (reachable, peak) = ("reachable_bf16_flops_per_s", "peak_bf16_flops_per_s");
-        if let (Some(value), Some(limit)) = (self.get(reachable), self.get(peak))
-            && value > limit
-        {
-            let allowed = format!("at most `{peak}`, {}", number(limit));
-            return Err(Error::field(place, reachable, number(value), &allowed));
+        for (part, whole) in [
+            ("reachable_bf16_flops_per_s", "peak_bf16_flops_per_s"),
+            ("visible_memory_bytes", "memory_bytes"),
+        ] {
+            if let (Some(value), Some(limit)) = (self.get(part), self.get(whole))
+                && value > limit
+            {
+                let allowed = format!("at most `{whole}`, {}", number(limit));
+                return Err(Error::field(place, part, number(value), &allowed));
+            }
         }
         Ok(())
     }

@@ -54,10 +54,10 @@ named_enum! {
         Nvfp4 = "nvfp4",
         /// Weights in 8-bit integers, inputs and arithmetic in 16 bits. GGUF's formats of 5 to 8 bits are taken as it: Q8_0 keeps 8.5
         /// bits a weight, Q6_K 6.6, Q5_K_M 5.7.
-        W8a16 = "w8a16" or "int8_wo" or "q8_0" or "q6_k" or "q5_0" or "q5_1" or "q5_k_m" or "q5_k_s" or "Q8_0" or "Q6_K" or "Q5_K_M",
+        W8a16 = "w8a16" or "int8_wo" or "q8_0" or "q6_k" or "q5_0" or "q5_1" or "q5_k_m" or "q5_k_s" or "Q8_0" or "Q6_K" or "Q5_0" or "Q5_1" or "Q5_K_M" or "Q5_K_S",
         /// Weights in 4-bit integers, inputs and arithmetic in 16 bits (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978). GGUF's formats
         /// of 4 bits are taken as it: they keep 4.3 to 4.9 bits a weight, up to 13 % more.
-        W4a16 = "w4a16" or "int4_wo" or "int4" or "awq" or "gptq" or "q4_0" or "q4_1" or "q4_k_m" or "q4_k_s" or "iq4_xs" or "iq4_nl" or "Q4_0" or "Q4_K_M",
+        W4a16 = "w4a16" or "int4_wo" or "int4" or "awq" or "gptq" or "q4_0" or "q4_1" or "q4_k_m" or "q4_k_s" or "iq4_xs" or "iq4_nl" or "Q4_0" or "Q4_1" or "Q4_K_M" or "Q4_K_S" or "IQ4_XS" or "IQ4_NL",
         /// bf16 with two of four neighbouring weights zero (arXiv 2104.08378): values and 2-bit places of the others are kept.
         SparseBf16 = "sparse_bf16" or "bf16_2_4",
         /// The same in fp8.

@@ -16,6 +16,10 @@ use crate::units::{FlopsPerSecond, Seconds};
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock, OnceLock};
 
+/// The end of the names of stacks (`data/stacks.toml`) whose rows are the fastest kernels that a tuner found, which no engine runs
+/// throughout.
+const TUNED: &str = "tuned minimum";
+
 /// A sub-model made ready to answer for one GPU.
 pub struct LoadedModel {
     /// `trtllm 1.3.0rc20 on h200`.
@@ -56,7 +60,7 @@ impl LoadedModel {
                 (gpu, _) => format!("{} on {gpu}", submodel.key.stack),
             },
             engine: Engine::of_stack(&submodel.key.stack),
-            is_tuned: submodel.key.stack.ends_with("tuned minimum"),
+            is_tuned: submodel.key.stack.ends_with(TUNED),
             key: submodel.key.clone(),
             gpu: gpu.name.clone(),
             transfer: if is_measured(submodel, gpu) {
@@ -751,6 +755,18 @@ fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tuned_stacks_are_known_by_their_names() {
+        for gpu in ["mi300x", "mi355x"] {
+            let artifact = library::find(gpu).unwrap().unwrap();
+            assert!(
+                artifact
+                    .submodels()
+                    .any(|(submodel, _)| submodel.key.stack.ends_with(TUNED))
+            );
+        }
+    }
 
     #[test]
     fn sparse_tables_are_of_built_in_models_and_no_siblings() {

@@ -166,6 +166,7 @@ fn profile(run: &LossRun) -> Profile {
     Profile {
         size: size(run),
         mlp_share: run.mlp / run.attention,
+        // Both shapes of a pair are alike in this.
         gated: true,
         head_dim: run.head_dim,
         heads: run.heads,

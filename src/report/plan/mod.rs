@@ -499,7 +499,7 @@ pub struct CompareReport {
     /// What the best layouts keep in the memory of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// The fewest USD per token first, where prices are given, then most tokens per second and GPU, then those without a layout.
+    /// The fewest USD per token first, then those without a price by most tokens per second and GPU, then those without a layout.
     compared: Vec<ComparedKeys>,
 }
 
@@ -570,10 +570,18 @@ impl CompareReport {
             run: plan.and_then(|plan| plan.run),
             layout,
         });
-        let cost = |keys: &ComparedKeys| {
-            let of = |layout: &LayoutKeys| layout.usd_per_million_tokens.unwrap_or(-layout.tokens_per_s_per_gpu);
-            keys.layout.as_ref().map_or(f64::INFINITY, of)
+        let order = |keys: &ComparedKeys| {
+            let of = |layout: &LayoutKeys| {
+                (
+                    layout.usd_per_million_tokens.unwrap_or(f64::MAX),
+                    -layout.tokens_per_s_per_gpu,
+                )
+            };
+            keys.layout.as_ref().map_or((f64::INFINITY, 0.0), of)
         };
-        self.compared.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        self.compared.sort_by(|a, b| {
+            let (a, b) = (order(a), order(b));
+            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
     }
 }

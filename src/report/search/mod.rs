@@ -75,11 +75,13 @@ pub struct SearchReport {
     /// The sizes that were tried, where the objective finds the size.
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<SizesKeys>,
-    /// The config.json of each shape, in the order of rank, where they were asked for; null where no type of `transformers` has
-    /// such layers.
+    /// The config.json of each shape, in the order of rank, where they were asked for; null where there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     configs: Vec<Value>,
+    /// Why a shape has no config.json, by its rank.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    no_config: BTreeMap<usize, String>,
 }
 
 /// What was asked for.
@@ -268,7 +270,7 @@ impl From<Option<[f64; 3]>> for EqualLossKeys {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct ShapeKeys {
     rank: usize,
-    /// Shapes of one group are equally fast within the error of the predictor.
+    /// Shapes of one group are as fast as its fastest within the error of the predictor and within 3 %.
     tie_group: u64,
     shape: ArchitectureShape,
     /// What the budget counts, and by how much it is missed.
@@ -679,6 +681,7 @@ impl SearchReport {
             elsewhere: Vec::new(),
             sizes: found.sizes.as_ref().map(|sizes| SizesKeys::new(found, sizes)),
             configs: Vec::new(),
+            no_config: BTreeMap::new(),
         }
     }
 
@@ -695,8 +698,16 @@ impl SearchReport {
 
     /// Adds the config.json of each shape, in the order of rank.
     #[must_use]
-    pub fn with_configs(self, configs: Vec<Value>) -> Self {
-        Self { configs, ..self }
+    pub fn with_configs(self, configs: Vec<Result<Value>>) -> Self {
+        let refused = configs
+            .iter()
+            .zip(1..)
+            .filter_map(|(config, rank)| Some((rank, config.as_ref().err()?.to_string())));
+        Self {
+            no_config: refused.collect(),
+            configs: configs.into_iter().map(Result::unwrap_or_default).collect(),
+            ..self
+        }
     }
 
     /// The config.json of each shape that has one, with a name for its folder, in the order of rank.

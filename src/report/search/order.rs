@@ -79,13 +79,13 @@ impl SearchReport {
                 .iter()
                 .map(|(dimension, value)| format!("{dimension} {}", grouped(*value)));
             let flips: Vec<String> = flips.collect();
-            let no_flip = format!("no {} from an eighth to eight times as large", joined(" or ", stays));
-            let text = match (flips.is_empty(), stays.is_empty()) {
-                (false, true) => joined(" or ", flips),
-                (false, false) => format!("{}, {no_flip}", joined(" or ", flips)),
-                (true, _) => no_flip,
-            };
-            lines.push(format!("{rank} comes before 1 with {text}."));
+            let no_flip = format!("o {} from an eighth to eight times as large", joined(" or ", stays));
+            let flips = joined(" or ", flips);
+            lines.push(match (flips.is_empty(), stays.is_empty()) {
+                (false, true) => format!("{rank} comes before 1 with {flips}."),
+                (false, false) => format!("{rank} comes before 1 with {flips}; n{no_flip} does that."),
+                (true, _) => format!("N{no_flip} puts {rank} before 1."),
+            });
         }
         let named = order.narrows.iter().filter(|one| one.variance_share > 0.0);
         let named = named.map(|one| {

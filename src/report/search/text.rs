@@ -22,6 +22,10 @@ const SHOWN: usize = 8;
 impl Report for SearchReport {
     const LISTS: &'static [&'static str] = &["shapes"];
 
+    fn drawn(&self) -> Option<Chart> {
+        Some(self.chart())
+    }
+
     fn page(&self) -> String {
         let mut parts = vec![
             self.heading(),
@@ -512,7 +516,7 @@ impl SearchReport {
             let parts = parts.chain(rest.map(|rest| format!("the rest {}", signed(rest))));
             if self.server_least_us.is_none() {
                 lines.push(format!(
-                    "Time of the first by role, more or less, in shares of the baseline's whole at equal parameters: {}.",
+                    "How the time of the first differs from the baseline's at equal parameters, in shares of the baseline's step: {}.",
                     joined(", ", parts)
                 ));
             }
@@ -532,6 +536,9 @@ impl SearchReport {
             lines.push(format!(
                 "Warning: fewer layers see all keys in {ranks} than in the baseline: they may recall worse from far back, which a loss does not show."
             ));
+        }
+        for (rank, why) in &self.no_config {
+            lines.push(format!("Warning: shape {rank} has no config.json: {why}."));
         }
         for shape in &self.shapes {
             for outside in &shape.outside_usual {
@@ -804,7 +811,7 @@ impl EqualLossKeys {
         Some(format!("{} times ({})", ratio(time), self.interval()?))
     }
 
-    /// `0.93`; nothing where it is not known.
+    /// `0.93`; empty where no law says it.
     fn cell(&self) -> String {
         match self.is_never {
             true => "never".to_owned(),

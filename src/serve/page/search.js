@@ -119,7 +119,8 @@ const gpus = (work) => work.tp * work.cp * work.pp * work.dp;
 const gained = ({ gain }) => (gain === undefined ? "–" : format.signed(gain));
 
 /** GPU time to equal loss over the baseline's. */
-const timeToLoss = ({ gpu_time_to_equal_loss: time }) => (time === undefined ? "–" : time.toFixed(2));
+const timeToLoss = ({ gpu_time_to_equal_loss: time, gpu_time_to_equal_loss_low: low, gpu_time_to_equal_loss_high: high }) => (time === undefined ? "–"
+	: [time.toFixed(2), span("ends", ` ${low.toFixed(2)} to ${high === undefined ? "never" : high.toFixed(2)}`)]);
 
 /** A colour only where the gain is larger than what is uncertain about this shape alone. */
 function sure({ gain, cost_half_width: own }) {
@@ -163,7 +164,7 @@ function ranking(found) {
 	const groups = [...new Set(found.shapes.map((one) => one.tie_group))];
 	return [scroller("Ranked shapes",
 		cards(h("table", { class: "ranking" },
-			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are equally fast within the uncertainty of the prediction"),
+			h("caption", { class: "unseen" }, "Shapes in order; a group holds shapes that are at most 3 % apart within the uncertainty of the prediction"),
 			h("thead", null, h("tr", null, head("#"), head("tokens/s", "tokens per second and GPU"), h("th", { scope: "col" }, "90 % interval"), head("gain", "tokens/s per GPU over the baseline, at equal parameters"),
 				head("time to equal loss", "GPU time of training to the loss of the baseline's proportions at equal parameters, over theirs"),
 				head("layers"), head("hidden"), head("heads"), head("kv", "key/value heads"), head("head dim"), head("d_ff", "width of the MLP; of a mixture, experts that a token visits of all, times the width of one"), head("vocab"), head("params", "those that a token meets in brackets"), found.sharded ? [head("batch"), h("th", { scope: "col" }, "layout")] : free && [head("batch"), head("tp")],
@@ -175,7 +176,7 @@ function ranking(found) {
 			groups.map((group) => {
 				const members = found.shapes.map((one, at) => [one, at]).filter(([one]) => one.tie_group === group);
 				return h("tbody", { class: "tie", "data-tie": group },
-					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes equally fast within the uncertainty of the prediction, in order of rules broken, then of loss` : `Group ${group}: one shape`))),
+					h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: columns }, h("div", { class: "stay" }, members.length > 1 ? `Tie group ${group}: ${members.length} shapes at most 3 % apart within the uncertainty of the prediction` : `Group ${group}: one shape`))),
 					members.map(([one, at]) => row(one, at)));
 			})))),
 	p("hint", "Rates are per GPU. Bar: 90 % interval and estimate; the upright line is the baseline. Most of it is common to all shapes; what is not stands beside the gain as ±, and decides what ties. Time: the roles that changed most, as a share of the baseline's time at equal parameters.")];

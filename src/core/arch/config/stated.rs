@@ -176,7 +176,13 @@ impl Stated {
         let whole = text_part(object).unwrap_or(object);
         let lists = &table().lists;
         let keys = lists.usual.keys().chain(&lists.kept);
-        let kept = keys.filter_map(|key| Some((key.clone(), whole.get(key)?.clone())));
+        // Where `transformers` 5 has them.
+        let moved = |key: &str| match key {
+            "torch_dtype" => whole.get("dtype"),
+            "rope_theta" => whole.get("rope_parameters")?.get(key),
+            _ => None,
+        };
+        let kept = keys.filter_map(|key| Some((key.clone(), whole.get(key).or_else(|| moved(key))?.clone())));
         self.unshaped = Value::Object(kept.collect()).to_string();
     }
 
