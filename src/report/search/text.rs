@@ -461,7 +461,7 @@ impl SearchReport {
             right("MFU").minor(7),
             right("memory").minor(4),
             right("gain"),
-            right("GPU time to equal loss"),
+            right("GPU time to equal loss").minor(1),
             right("90 %").minor(3),
             right("loss, 10^-3 nats (90 %)"),
             left("nearest").minor(9),
