@@ -132,7 +132,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
 pub fn read_known(path: &Path, known: &Filter) -> Result<Vec<Row>> {
     let mut file = Parquet::open(path)?;
     let version = check_schema(&file)?;
-    let family = inferred(&file);
+    let family = file.is_text().then(|| inferred(&file)).flatten();
     if file.is_text() {
         let family = family.map(|kind| ("family", Supplied::Text(kind.name().to_owned())));
         file.supply(known.supplied().chain(family));

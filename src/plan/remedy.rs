@@ -168,7 +168,8 @@ fn kinds(
         let composed = |loss| matches!(loss, Loss::Eager | Loss::Compiled);
         let is_open = composed(practice.loss);
         if composed(practice.loss(work)) {
-            losses.extend(SMALLER_LOSSES.last().copied().map(Change::Loss));
+            let [.., fewest] = SMALLER_LOSSES;
+            losses.push(Change::Loss(fewest));
         }
         if work.dp * work.cp > 1 {
             let higher = framework.zero_stages_with(work.pp).filter(|stage| *stage > work.zero);

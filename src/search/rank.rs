@@ -6,12 +6,12 @@ use crate::loss::{Comparison, TIED};
 use crate::predict::Predictor;
 use crate::predict::step::{self, Sensitivity};
 use crate::rules::{Finding, judge_all};
-use crate::search::Request;
 use crate::search::bounds::{Bounds, WHOLE_HEADS};
 use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
 use crate::search::shape::Shape;
 use crate::search::space::Space;
+use crate::search::{GAP, Request};
 use crate::stats::quadrature;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -212,8 +212,8 @@ fn different(
 }
 
 /// Speed that is given up at most for rules, loss and habit, however uncertain it is: on GPUs that are hardly known whole lattices would
-/// tie. As much as an annealed answer may miss ([`crate::search::GAP`]).
-pub const MOST_TIED: f64 = 0.03;
+/// tie. As much as an annealed answer may miss.
+pub const MOST_TIED: f64 = GAP;
 
 /// Whether a shape is as fast as a faster one within the 90 % interval of their difference and within [`MOST_TIED`].
 pub fn ties(faster: &Candidate, slower: &Candidate, uncertainty: f64) -> bool {
