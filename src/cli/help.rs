@@ -116,8 +116,8 @@ const EXAMPLES: [(&str, [&str; 2]); 26] = [
     (
         "measure",
         [
-            "--device cuda:0 --probe",
             "--device cuda:0 --plan quick --out own.parquet",
+            "--device cuda:0 --plan gaps --budget 90s --out gaps.parquet",
         ],
     ),
     (

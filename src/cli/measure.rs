@@ -10,7 +10,6 @@ use crate::measure::{self, Event, Options};
 use crate::report::Report;
 use crate::report::tables::choices::ChoicesReport;
 use crate::report::tables::measure::MeasureReport;
-use crate::report::tables::probe::ProbeReport;
 use crate::shard::Shard;
 use indicatif::ProgressBar;
 use std::ops::ControlFlow;
@@ -24,9 +23,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 const ENDED_BY_INTERRUPT: i32 = 130;
 
 pub(super) fn run(args: &MeasureArgs, view: View) -> Result<Answer> {
-    let Some(out) = args.out.as_deref().filter(|_| !args.probe) else {
-        return probe(args, view);
-    };
+    let out = args.out.as_path();
     let existing = match (args.resume, args.force) {
         (true, _) => Existing::Resume,
         (_, true) => Existing::Replace,
@@ -98,16 +95,6 @@ fn choices(args: &MeasureArgs, out: &Path, existing: Existing, shapes: u64, view
     let outcome = outcome?;
     let report = ChoicesReport::new(out, &outcome, rows::skipped(&outcome.skipped));
     Ok(answer(&report, true, view))
-}
-
-/// Checks the device and times a few operators.
-fn probe(args: &MeasureArgs, view: View) -> Result<Answer> {
-    let mut device = measure::open(&args.device)?;
-    let report = ProbeReport::new(&measure::probe::probe(&mut *device)?);
-    if report.lost.is_some() {
-        std::mem::forget(device);
-    }
-    Ok(answer(&report, report.is_sound(), view))
 }
 
 /// The report; what is not sound exits with 1.
@@ -217,7 +204,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             bar.set_message(format!("{name}, {workload} in {:.4} s", step.seconds));
         }
         Event::StepFailed { name, reason } => milestone(format!("left out: {name}: {reason}")),
-        Event::Failed { case, reason } => milestone(format!("left out: {}: {reason}", case.op)),
+        Event::Failed { op, reason } => milestone(format!("left out: {op}: {reason}")),
         Event::Writing { rows } => milestone(format!("writing {rows} rows")),
     }
 }

@@ -214,7 +214,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::device::{Case, Checked, NotRun};
+    use crate::measure::device::{Checked, NotRun};
     use crate::measure::scripted::{Script, Scripted};
     use crate::ops::{Attention, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
@@ -316,7 +316,7 @@ mod tests {
                 dtype: Dtype::Bf16,
             });
             assert_eq!(wrong.path, KernelPath::of(&softmax));
-            let refusal = device.refuses(&Case::cold(softmax)).unwrap();
+            let refusal = device.refuses(&softmax).unwrap();
             assert!(refusal.contains("is off by"), "{refusal}");
             kept
         };

@@ -6,8 +6,7 @@
 use super::choices::OpenChooser;
 use super::path::KernelPath;
 use crate::arch::{Architecture, Workload};
-pub use crate::dataset::Cache;
-use crate::dataset::{Kernel, Row, line};
+use crate::dataset::{Cache, Kernel, line};
 use crate::error::{Error, Result};
 use crate::ops::{Dtype, Op};
 use crate::units::{Hertz, Seconds};
@@ -17,50 +16,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// An operator to time, and the conditions of its timing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Case {
-    /// Operator.
-    pub op: Op,
-    /// State of the last-level cache before a call.
-    pub cache: Cache,
-    /// Whether an fp8 GEMM is summed without fast accumulation, as frameworks sum gradients.
-    pub slow_sums: bool,
-}
-
-impl Case {
-    /// The operator with cold operands and fast accumulation.
-    pub const fn cold(op: Op) -> Self {
-        Self {
-            op,
-            cache: Cache::Cold,
-            slow_sums: false,
-        }
-    }
-
-    /// The case that a row of `measure` is the time of.
-    pub fn of(row: &Row) -> Self {
-        let about = row.measured.as_ref();
-        Self {
-            cache: about.map_or(Cache::Cold, |about| about.cache),
-            slow_sums: about.is_some_and(|about| about.has_slow_sums()),
-            ..Self::cold(row.op)
-        }
-    }
-
-    /// Canonical text of the case: a JSON object of its columns in our tables, sorted by name.
-    ///
-    /// Shards and journals identify a case by it, so it must not change between versions.
-    pub fn canonical(&self) -> String {
-        let mut columns: BTreeMap<String, Value> = line::operator(&self.op).into_iter().collect();
-        columns.insert("cache".to_owned(), self.cache.name().into());
-        // Every case takes the library's first algorithm.
-        columns.insert("rank".to_owned(), 0.into());
-        if self.slow_sums {
-            columns.insert("slow_sums".to_owned(), true.into());
-        }
-        serde_json::to_string(&columns).expect("names and numbers are JSON")
-    }
+/// Canonical text of an operator that is timed: a JSON object of its columns in our tables, sorted by name.
+///
+/// Shards and journals identify a case by it, so it must not change between versions.
+pub fn canonical(op: &Op) -> String {
+    let mut columns: BTreeMap<String, Value> = line::operator(op).into_iter().collect();
+    // Every case has cold operands and takes the library's first algorithm.
+    columns.insert("cache".to_owned(), Cache::Cold.name().into());
+    columns.insert("rank".to_owned(), 0.into());
+    serde_json::to_string(&columns).expect("names and numbers are JSON")
 }
 
 /// The device and the software that are measured; equal for all rows of a run.
@@ -193,12 +157,12 @@ pub trait Device {
     /// The device and its software.
     fn identity(&self) -> &Identity;
 
-    /// Why this case cannot run here (format, size, missing library), as a reason for the count of
+    /// Why this operator cannot run here (format, size, missing library), as a reason for the count of
     /// skipped cases.
-    fn refuses(&self, case: &Case) -> Option<String>;
+    fn refuses(&self, op: &Op) -> Option<String>;
 
-    /// Sets up the operands, finds the algorithm and runs the case once; the chain owns all of it.
-    fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>>;
+    /// Sets up the operands, finds the algorithm and runs the operator once; the chain owns all of it.
+    fn open(&mut self, op: &Op) -> Result<Box<dyn Chain + '_>>;
 
     /// Sets up one transformer step of a framework on one GPU; each run of it returns its wall time.
     fn open_step(&mut self, _architecture: &Architecture, _workload: &Workload) -> Result<Box<Step<'_>>> {
@@ -233,10 +197,10 @@ pub trait Device {
 
     /// Announces what is opened next, so that what is slow to set up can be set up in the
     /// background.
-    fn look_ahead(&mut self, _cases: &mut dyn Iterator<Item = &Case>) {}
+    fn look_ahead(&mut self, _ops: &mut dyn Iterator<Item = &Op>) {}
 
-    /// Whether opening this case would not wait for work in the background.
-    fn is_ready(&self, _case: &Case) -> bool {
+    /// Whether opening this operator would not wait for work in the background.
+    fn is_ready(&self, _op: &Op) -> bool {
         true
     }
 
@@ -296,21 +260,18 @@ mod tests {
     /// Journals and shards of earlier runs rely on these texts.
     #[test]
     fn the_canonical_text_of_a_case_names_its_columns_in_order() {
-        let gemm = Case::cold(Op::Gemm(Gemm::new(7, 8, 9)));
+        let gemm = Op::Gemm(Gemm::new(7, 8, 9));
         assert_eq!(
-            gemm.canonical(),
+            canonical(&gemm),
             r#"{"batch":1,"cache":"cold","dtype":"bf16","family":"gemm","k":9,"layout":"tn","m":7,"n":8,"rank":0}"#
         );
-        let attention = Case {
-            cache: Cache::Hot,
-            ..Case::cold(Op::Attention(Attention::new(1, 8, 128, 64)))
-        };
+        let attention = Op::Attention(Attention::new(1, 8, 128, 64));
         assert_eq!(
-            attention.canonical(),
-            r#"{"batch":1,"cache":"hot","causal":true,"dtype":"bf16","family":"attention","head_dim":64,"heads":8,"kv_heads":8,"pass":"forward","rank":0,"seq_kv":128,"seq_q":128,"value_dim":64,"window":0}"#
+            canonical(&attention),
+            r#"{"batch":1,"cache":"cold","causal":true,"dtype":"bf16","family":"attention","head_dim":64,"heads":8,"kv_heads":8,"pass":"forward","rank":0,"seq_kv":128,"seq_q":128,"value_dim":64,"window":0}"#
         );
-        let shard = |case: &Case| (1..=8).find(|&index| Shard { index, of: 8 }.holds(&case.canonical()));
-        assert_eq!((shard(&gemm), shard(&attention)), (Some(1), Some(6)));
+        let shard = |op: &Op| (1..=8).find(|&index| Shard { index, of: 8 }.holds(&canonical(op)));
+        assert_eq!((shard(&gemm), shard(&attention)), (Some(1), Some(1)));
     }
 
     #[test]

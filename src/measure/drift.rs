@@ -1,6 +1,5 @@
 //! Drift of a run: change in the time of anchors, the cases that are timed again and again.
 
-use super::device::Case;
 use crate::dataset::{Role, Row};
 use crate::stats::median;
 use std::collections::HashMap;
@@ -34,7 +33,7 @@ pub fn drift(rows: &[Row]) -> Option<Drift> {
     for row in rows {
         let role = row.measured.as_ref().map(|about| about.role);
         if role == Some(Role::Anchor) {
-            let visits = times.entry(Case::of(row)).or_default();
+            let visits = times.entry(row.op).or_default();
             visits.push(row.time.secs());
         }
     }

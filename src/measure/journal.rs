@@ -9,12 +9,13 @@ mod header;
 
 pub use header::{Header, RunKey};
 
-use super::device::Case;
+use super::device::canonical;
 use crate::dataset::steps::{MeasuredStep, read_steps, steps_path, write_steps};
 use crate::dataset::{self, Row, SCRIPTED, line};
 use crate::error::{Error, Result, require_regular};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::measure::plan::Set;
+use crate::ops::Op;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -238,9 +239,9 @@ impl Journal {
     }
 
     /// Appends a case that failed.
-    pub fn failed(&mut self, case: &Case, reason: &str) -> Result<()> {
+    pub fn failed(&mut self, op: &Op, reason: &str) -> Result<()> {
         self.line(&Line::Failed {
-            case: serde_json::from_str(&case.canonical()).expect("the canonical text is JSON"),
+            case: serde_json::from_str(&canonical(op)).expect("the canonical text is JSON"),
             reason: reason.to_owned(),
         })
     }

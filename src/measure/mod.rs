@@ -14,7 +14,6 @@ pub mod path;
 pub mod plan;
 #[cfg_attr(not(feature = "train"), path = "absent.rs")]
 pub mod portable;
-pub mod probe;
 pub mod protocol;
 pub mod reference;
 pub mod run;

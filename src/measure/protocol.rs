@@ -1,7 +1,7 @@
 //! Timing of one case: set-up with a first call, a trial, a chain of calls, one warm replay of more
 //! than one call, then replays until the stopping rule ends them.
 
-use super::device::{Case, Chain, Device, Sensors};
+use super::device::{Device, Sensors};
 use super::stopping::{Limits, Stopping, Summary};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
@@ -79,46 +79,35 @@ pub fn chain_length(chain: Seconds, call: Seconds) -> u32 {
     ((chain / call).ceil() as u32).clamp(1, LONGEST_CHAIN)
 }
 
-/// A case that is set up and tried twice, with a recorded chain that ran once: the time of one call, and the calls of the chain.
-pub fn warmed<'a>(device: &'a mut dyn Device, case: &Case) -> Result<(Box<dyn Chain + 'a>, Seconds, u32)> {
-    let mut chain = device.open(case)?;
-    chain.trial()?;
-    let alone = chain.trial()?;
-    let calls = chain_length(Limits::default().chain, alone);
-    chain.record(calls)?;
-    chain.replay()?;
-    Ok((chain, alone, calls))
-}
-
 /// Times a case.
 ///
 /// A low clock is flagged and the time kept: a rested chip would be faster than one in a training
 /// step.
-pub fn time(device: &mut dyn Device, case: &Case, limits: &Limits, clocks: &mut Clocks) -> Result<Timing> {
+pub fn time(device: &mut dyn Device, op: &Op, limits: &Limits, clocks: &mut Clocks) -> Result<Timing> {
     let begin = device.now();
-    let mut timing = once(device, case, limits)?;
+    let mut timing = once(device, op, limits)?;
     let took = device.now().saturating_sub(begin);
-    timing.throttled = clocks.is_throttled(&case.op, timing.summary.median, timing.clock);
+    timing.throttled = clocks.is_throttled(op, timing.summary.median, timing.clock);
     timing.sensors = device.sensors();
     timing.took = took;
     Ok(timing)
 }
 
-fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing> {
+fn once(device: &mut dyn Device, op: &Op, limits: &Limits) -> Result<Timing> {
     // Opening runs the case once, which pays for whatever is loaded lazily.
-    let mut chain = device.open(case)?;
-    let call = positive(chain.trial()?, case)?;
+    let mut chain = device.open(op)?;
+    let call = positive(chain.trial()?, op)?;
     let calls = chain_length(limits.chain, call);
     chain.record(calls)?;
     let mut busy = call;
     if calls > 1 {
-        busy += positive(chain.replay()?.elapsed, case)?;
+        busy += positive(chain.replay()?.elapsed, op)?;
     }
     let mut rule = Stopping::new(limits.clone());
     let mut clocks = Vec::new();
     let stop = loop {
         let replay = chain.replay()?;
-        busy += positive(replay.elapsed, case)?;
+        busy += positive(replay.elapsed, op)?;
         clocks.extend(replay.clock.map(Hertz::hertz));
         if let Some(stop) = rule.feed(replay.elapsed, calls) {
             break stop;
@@ -138,13 +127,12 @@ fn once(device: &mut dyn Device, case: &Case, limits: &Limits) -> Result<Timing>
 }
 
 /// Refuses a time that is not positive and finite.
-fn positive(time: Seconds, case: &Case) -> Result<Seconds> {
+fn positive(time: Seconds, op: &Op) -> Result<Seconds> {
     if time > Seconds::ZERO && time.secs().is_finite() {
         return Ok(time);
     }
     Err(Error::infeasible(format!(
-        "the device timed {} at {} s, which no call can take",
-        case.op,
+        "the device timed {op} at {} s, which no call can take",
         time.secs()
     )))
 }

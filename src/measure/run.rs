@@ -10,7 +10,7 @@ mod steps;
 
 use super::checks::Verdict;
 use super::describe::gpu_of;
-use super::device::{Case, Device};
+use super::device::Device;
 use super::drift::{Drift, drift};
 use super::journal::{Existing, Header};
 use crate::dataset::steps::MeasuredStep;
@@ -18,6 +18,7 @@ use crate::dataset::{self, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
 use crate::measure::plan::{DeviceRates, Plan};
 use crate::named_enum;
+use crate::ops::Op;
 use crate::shard::Shard;
 use crate::stats::median;
 use crate::units::{Hertz, Seconds};
@@ -95,8 +96,8 @@ pub enum Event<'a> {
     },
     /// A case failed and is left out.
     Failed {
-        /// The case.
-        case: &'a Case,
+        /// Its operator.
+        op: &'a Op,
         /// Why.
         reason: &'a str,
     },

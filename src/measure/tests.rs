@@ -1,7 +1,7 @@
 //! Whole runs on the scripted device: order, budget, anchors, drift, throttling, failures,
 //! resuming.
 
-use super::device::{Case, Device};
+use super::device::Device;
 use super::journal::{Existing, Journal, RunKey, path_of};
 use super::scripted::{Script, Scripted};
 use super::{Ended, Event, Options, Outcome, measure};
@@ -111,8 +111,8 @@ fn roles(rows: &[Row], role: Role) -> impl Iterator<Item = &Row> {
 }
 
 /// Cases of the plan with a row.
-fn shapes(rows: &[Row]) -> HashSet<Case> {
-    roles(rows, Role::Plan).map(Case::of).collect()
+fn shapes(rows: &[Row]) -> HashSet<Op> {
+    roles(rows, Role::Plan).map(|row| row.op).collect()
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_run_measures_every_case_once_and_says_how() {
     let mut off: Vec<f64> = outcome
         .rows
         .iter()
-        .map(|row| (row.time / device.truth(&Case::of(row))).ln().abs())
+        .map(|row| (row.time / device.truth(&row.op)).ln().abs())
         .collect();
     off.sort_by(f64::total_cmp);
     assert!(
@@ -221,7 +221,7 @@ fn a_throttled_case_is_flagged_and_its_first_time_kept() {
     for row in flagged {
         count += 1;
         // Nothing rests: the time is that of the lower clock.
-        let ratio = row.time / device.truth(&Case::of(row));
+        let ratio = row.time / device.truth(&row.op);
         assert!((1.3..1.6).contains(&ratio), "{ratio}");
         assert!(row.clock.unwrap().hertz() < 0.8 * 1.5e9);
     }
@@ -680,28 +680,4 @@ fn kernels_that_no_framework_runs_are_timed_where_a_plan_asks_and_never_learned(
     };
     let old = dataset::timings(rows.into_iter().map(named).collect());
     assert_eq!(old.rows.len(), kept.rows.len());
-}
-
-#[test]
-fn fp8_is_summed_both_ways_in_rows_that_are_told_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("mine.parquet");
-    let mut plan = plan::find("gaps").unwrap();
-    plan.sets = vec![(plan::Set::Sobol, 200), (plan::Set::SlowSums, 20)];
-    let script = Script::h200();
-    let outcome = Setting::new(&plan).run(&script, &out).unwrap();
-    let rows = dataset::read(&out).unwrap();
-    let is_slow = |row: &&Row| Case::of(row).slow_sums;
-    let slow: Vec<&Row> = roles(&rows, Role::Plan).filter(is_slow).collect();
-    assert_eq!(slow.len(), 20);
-    let device = Scripted::new(script.clone());
-    for row in &slow {
-        let fast = roles(&rows, Role::Plan).find(|fast| fast.op == row.op && !is_slow(fast));
-        assert!(fast.is_some(), "{}", row.op);
-        let off = row.time / device.truth(&Case::of(row));
-        assert!((0.98..1.02).contains(&off), "{off}");
-    }
-    assert!(dataset::timings(rows).rows.iter().all(|row| !is_slow(&row)));
-    let again = Setting::resuming(&plan).run(&script, &out).unwrap();
-    assert_eq!((again.added, again.rows.len()), (0, outcome.rows.len()));
 }

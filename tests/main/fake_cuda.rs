@@ -7,7 +7,7 @@
 
 use crate::skip::skip;
 use shapewise::measure::cuda;
-use shapewise::measure::device::{Cache, Case, Device};
+use shapewise::measure::device::Device;
 use shapewise::ops::{Attention, Dtype, Gemm, Memory, MemoryKind, Op, Pass};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -143,13 +143,6 @@ mod alone {
         })
     }
 
-    fn case(op: Op, cache: Cache) -> Case {
-        Case {
-            cache,
-            ..Case::cold(op)
-        }
-    }
-
     fn sentence(result: shapewise::error::Result<cuda::CudaDevice>) -> String {
         let error = result.err().expect("an error").to_string();
         assert!(!error.contains('\n') && error.len() < 600, "{error}");
@@ -203,7 +196,7 @@ mod alone {
     #[ignore = "runs in a process of its own"]
     fn chains_run() {
         let mut device = cuda::open(0).unwrap();
-        let small = case(gemm(48, 64, 32, Dtype::Bf16), Cache::Cold);
+        let small = gemm(48, 64, 32, Dtype::Bf16);
         let mut chain = device.open(&small).unwrap();
         let kernel = chain.kernel().unwrap();
         // cuBLASLt's 128x256 by columns is 256x128 by rows.
@@ -257,17 +250,8 @@ mod alone {
         drop(chain);
         assert_eq!(calls(), ["graph destroy"]);
 
-        // A hot chain is not flushed, and a cold one neither when its own operands outgrow the
-        // cache.
-        let mut hot = device.open(&case(gemm(48, 64, 32, Dtype::Bf16), Cache::Hot)).unwrap();
-        hot.record(1).unwrap();
-        calls();
-        hot.replay().unwrap();
-        assert!(!calls().contains(&"launch read".to_owned()));
-        drop(hot);
-        let mut large = device
-            .open(&case(gemm(1024, 1024, 8, Dtype::Fp32), Cache::Cold))
-            .unwrap();
+        // A chain whose own operands outgrow the cache is not flushed.
+        let mut large = device.open(&gemm(1024, 1024, 8, Dtype::Fp32)).unwrap();
         large.record(2).unwrap();
         calls();
         large.replay().unwrap();
@@ -289,7 +273,7 @@ mod alone {
             K::Quantize,
         ] {
             for pass in Pass::ALL {
-                let case = case(memory(kind, pass), Cache::Cold);
+                let case = memory(kind, pass);
                 if let Some(reason) = device.refuses(&case) {
                     assert!([K::Adam, K::Quantize].contains(&kind), "{reason}");
                     continue;
@@ -299,11 +283,11 @@ mod alone {
                 chain.replay().unwrap();
             }
         }
-        let fp8 = case(gemm(64, 64, 64, Dtype::Fp8), Cache::Cold);
+        let fp8 = gemm(64, 64, 64, Dtype::Fp8);
         device.open(&fp8).unwrap().trial().unwrap();
 
         // What cannot run is refused with a reason, and opening it anyway is an error, not a panic.
-        let huge = case(gemm(1 << 20, 1 << 20, 64, Dtype::Bf16), Cache::Cold);
+        let huge = gemm(1 << 20, 1 << 20, 64, Dtype::Bf16);
         assert!(device.refuses(&huge).unwrap().contains("do not fit"));
         let reason = device.refuses(&attention()).unwrap();
         assert!(reason.contains("cuDNN") && reason.contains("was not found"), "{reason}");
@@ -339,8 +323,8 @@ mod alone {
         );
     }
 
-    fn attention() -> Case {
-        Case::cold(Op::Attention(Attention::new(1, 4, 128, 64)))
+    fn attention() -> Op {
+        Op::Attention(Attention::new(1, 4, 128, 64))
     }
 
     #[test]
@@ -387,13 +371,13 @@ mod alone {
     #[ignore = "runs in a process of its own"]
     fn no_nvrtc() {
         let mut device = cuda::open(0).unwrap();
-        let copy = case(memory(MemoryKind::Copy, Pass::Forward), Cache::Cold);
+        let copy = memory(MemoryKind::Copy, Pass::Forward);
         let reason = device.refuses(&copy).unwrap();
         assert!(reason.contains("NVRTC") && reason.contains("was not found"), "{reason}");
         // GEMMs need no kernel of ours.
         let checked = device.check(&Dtype::ELEMENTS).unwrap().compared;
         assert!(!checked.is_empty() && checked.iter().all(|path| !path.is_wrong()));
-        let mut chain = device.open(&case(gemm(48, 64, 32, Dtype::Fp16), Cache::Cold)).unwrap();
+        let mut chain = device.open(&gemm(48, 64, 32, Dtype::Fp16)).unwrap();
         chain.record(4).unwrap();
         assert_eq!(chain.replay().unwrap().clock, None);
     }

@@ -8,7 +8,7 @@ use crate::fake_cuda::{fake, libraries, run_alone};
 use shapewise::dataset::{self, Role, Row};
 use shapewise::measure::checks::Verdict;
 use shapewise::measure::cuda;
-use shapewise::measure::device::{Case, Device};
+use shapewise::measure::device::Device;
 use shapewise::measure::journal::Existing;
 use shapewise::measure::path::KernelPath;
 use shapewise::measure::plan::{DeviceRates, Plan, Supported, file, max_bytes};
@@ -150,14 +150,14 @@ mod inside {
         Ok(outcome)
     }
 
-    fn planned(outcome: &Outcome) -> HashSet<Case> {
+    fn planned(outcome: &Outcome) -> HashSet<Op> {
         let is_planned = |row: &&Row| row.measured.as_ref().unwrap().role == Role::Plan;
-        outcome.rows.iter().filter(is_planned).map(Case::of).collect()
+        outcome.rows.iter().filter(is_planned).map(|row| row.op).collect()
     }
 
-    fn of_kind(cases: &HashSet<Case>, kind: OpKind) -> HashSet<Case> {
+    fn of_kind(cases: &HashSet<Op>, kind: OpKind) -> HashSet<Op> {
         let mut found = cases.clone();
-        found.retain(|case| case.op.kind() == kind);
+        found.retain(|op| op.kind() == kind);
         found
     }
 
@@ -211,7 +211,7 @@ mod inside {
             let wrong = names(&outcome.verdict.wrong);
             assert!(wrong.contains(&path.to_owned()), "{fault}: {wrong:?}");
             let mut expected = all.clone();
-            expected.retain(|case| !wrong.contains(&KernelPath::of(&case.op).to_string()));
+            expected.retain(|op| !wrong.contains(&KernelPath::of(op).to_string()));
             // Of attention, the plan may have none with this mask and pass that is short enough.
             let costs = expected.len() < all.len() || fault.starts_with("wrong_attention");
             assert!(costs, "{fault}");
@@ -240,9 +240,9 @@ mod inside {
         let found = planned(&outcome);
         assert!(found.is_subset(&all), "{}", outcome.skipped);
         for case in all.difference(&found) {
-            assert!(matches!(case.op, Op::Gemm(op) if is_corner(&op)), "{case:?}");
+            assert!(matches!(case, Op::Gemm(op) if is_corner(op)), "{case:?}");
         }
-        let fp8 = |case: &&Case| case.op.dtype() == Some(Dtype::Fp8);
+        let fp8 = |op: &&Op| op.dtype() == Some(Dtype::Fp8);
         assert!(found.iter().filter(fp8).count() > 0);
 
         // Many refusals in a row, of the family that comes last, end nothing.
@@ -262,7 +262,7 @@ mod inside {
     #[test]
     #[ignore = "runs in a process of its own"]
     fn an_engine_that_does_not_finalize_is_passed_over() {
-        let case = Case::cold(Op::Attention(Attention::new(1, 4, 128, 64)));
+        let case = Op::Attention(Attention::new(1, 4, 128, 64));
         let kernel = |faults: &str| {
             set(faults);
             let mut device = cuda::open(0).unwrap();
@@ -306,7 +306,7 @@ mod inside {
         let is_norm = |name: &String| norms.iter().any(|norm| name.starts_with(norm));
         assert!(missing.len() == 4 && missing.iter().all(is_norm), "{missing:?}");
         let mut expected = all;
-        expected.retain(|case| !is_norm(&KernelPath::of(&case.op).to_string()));
+        expected.retain(|op| !is_norm(&KernelPath::of(op).to_string()));
         assert_eq!(planned(&outcome), expected);
     }
 
@@ -412,7 +412,7 @@ mod inside {
             } else {
                 assert_eq!(outcome.ended, Ended::Complete, "{}", context());
                 // What no fault touches is measured.
-                let touched = |case: &Case| match &case.op {
+                let touched = |op: &Op| match op {
                     Op::Gemm(op) => has("refuse_gemm") || has("wrong_gemm") || has("refuse_fp8") && is_corner(op),
                     Op::Attention(op) => {
                         let backward = op.pass == Pass::Backward && op.causal;
@@ -431,9 +431,7 @@ mod inside {
                 // What is not measured is named: as a path, or counted with its reason.
                 let lost = [&outcome.verdict.wrong, &outcome.verdict.missing];
                 let lost: BTreeSet<_> = lost.into_iter().flatten().map(|lost| lost.path).collect();
-                let left = all
-                    .difference(&found)
-                    .filter(|case| !lost.contains(&KernelPath::of(&case.op)));
+                let left = all.difference(&found).filter(|op| !lost.contains(&KernelPath::of(op)));
                 let left = left.count() as u64;
                 let before = counted(&whole);
                 assert!(left + before <= counted(&outcome), "{left} {}", context());

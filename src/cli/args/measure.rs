@@ -23,14 +23,10 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "TIME", value_parser = budget)]
     pub budget: Option<Duration>,
     /// The Parquet file to write; rows are safe in FILE.parquet.journal as they come.
-    #[arg(long, value_name = "FILE.parquet", required_unless_present = "probe")]
-    pub out: Option<PathBuf>,
-    /// Check the device, time a few operators, and write no file: in at most 100 s, whether a run is
-    /// worth its time.
-    #[arg(long, conflicts_with_all = ["out", "resume", "force", "shard", "budget", "checked"])]
-    pub probe: bool,
+    #[arg(long, value_name = "FILE.parquet")]
+    pub out: PathBuf,
     /// Time nothing: ask the library which kernel it puts first for so many GEMMs, and write these answers to --out.
-    #[arg(long, value_name = "SHAPES", conflicts_with_all = ["probe", "shard", "strict", "checked"],
+    #[arg(long, value_name = "SHAPES", conflicts_with_all = ["shard", "strict", "checked"],
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub choices: Option<u64>,
     /// Threads of --choices, each with a handle of the library [default: the processor's cores less one, at most 8].

@@ -4,7 +4,7 @@ use super::device::{CudaDevice, Prepared};
 use super::driver::failed;
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
-use crate::measure::device::{Cache, Chain, Replay};
+use crate::measure::device::{Chain, Replay};
 use crate::units::Seconds;
 use cudarc::driver::CudaGraph;
 
@@ -14,17 +14,15 @@ pub struct CudaChain<'a> {
     graph: Option<(CudaGraph, u64)>,
     prepared: Prepared,
     device: &'a CudaDevice,
-    cache: Cache,
     trials: u64,
 }
 
 impl<'a> CudaChain<'a> {
-    pub const fn new(device: &'a CudaDevice, prepared: Prepared, cache: Cache) -> Self {
+    pub const fn new(device: &'a CudaDevice, prepared: Prepared) -> Self {
         Self {
             graph: None,
             prepared,
             device,
-            cache,
             trials: 0,
         }
     }
@@ -33,7 +31,7 @@ impl<'a> CudaChain<'a> {
     fn must_flush(&self, calls: u64) -> bool {
         let operands = &self.prepared.operands;
         let touched = calls.min(operands.sets()) * operands.set_bytes();
-        self.cache == Cache::Cold && !self.device.outgrows_cache(touched)
+        !self.device.outgrows_cache(touched)
     }
 
     /// Enqueues the flush of the cache and the hold of the stream before this many timed calls.

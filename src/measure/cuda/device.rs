@@ -21,7 +21,7 @@ use crate::dataset::Kernel;
 use crate::error::{Error, Result};
 use crate::measure::choices::OpenChooser;
 use crate::measure::cuda::check;
-use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, Replay, Sensors};
+use crate::measure::device::{Chain, Checks, Device, Identity, Replay, Sensors};
 use crate::measure::path::{KernelPath, Refusals};
 use crate::ops::{Attention, Dtype, Gemm, Layout, Op, Pass};
 use crate::units::Seconds;
@@ -209,14 +209,14 @@ impl CudaDevice {
         self.filled.borrow_mut().clear();
         let mut arena = self.arena.clone();
         Ok(Prepared {
-            algorithm: self.algorithm(&Case::cold(*op), &mut arena)?,
+            algorithm: self.algorithm(op, &mut arena)?,
             operands: Placement::new(op, &mut arena, wanted)?,
         })
     }
 
-    /// Sets up a case with filled operands; it shares what it only reads with other cases.
-    fn arrange(&self, case: &Case) -> Result<Prepared> {
-        let (op, mut arena) = (&case.op, self.arena.clone());
+    /// Sets up an operator with filled operands; it shares what it only reads with others.
+    fn arrange(&self, op: &Op) -> Result<Prepared> {
+        let mut arena = self.arena.clone();
         let draw = (fill::format_of(op), self.draw);
         let home = self.home(draw.0);
         // Another draw lies elsewhere, which changes its channels of memory and sets of the cache.
@@ -225,8 +225,10 @@ impl CudaDevice {
             draw => (1 + draw % 61) * SHIFT_BYTES,
         };
         arena.take(shift)?;
-        let algorithm = self.algorithm(case, &mut arena)?;
-        let wanted = self.sets_for(case.cache);
+        let algorithm = self.algorithm(op, &mut arena)?;
+        // Enough sets to outgrow the cache, and one more.
+        let bytes = CACHES * self.cache_bytes;
+        let wanted = |set_bytes| (bytes.div_ceil(set_bytes) + 1).min(MOST_SETS);
         let operands = Placement::sharing(op, &mut arena, home + shift, wanted)?;
         let (own, shared) = (operands.region(), operands.shared());
         let mut filled = self.filled.borrow_mut();
@@ -268,13 +270,9 @@ impl CudaDevice {
     }
 
     /// The library or kernel for an operator, with its scratch memory.
-    fn algorithm(&self, case: &Case, arena: &mut Arena) -> Result<Box<dyn Algorithm>> {
-        Ok(match &case.op {
-            Op::Gemm(op) => {
-                let (handle, workspace) = (&self.cublas, self.workspace);
-                let slow = case.slow_sums;
-                Box::new(CublasLtGemm::new(handle, op, slow, workspace, self.one)?)
-            }
+    fn algorithm(&self, op: &Op, arena: &mut Arena) -> Result<Box<dyn Algorithm>> {
+        Ok(match op {
+            Op::Gemm(op) => Box::new(CublasLtGemm::new(&self.cublas, op, self.workspace, self.one)?),
             Op::Attention(op) => {
                 let handle = self.cudnn.as_ref();
                 let handle = handle.map_err(|reason| Error::infeasible(reason.clone()))?;
@@ -294,15 +292,6 @@ impl CudaDevice {
         })
     }
 
-    /// Number of operand sets for a state of the cache: enough to outgrow it, and one more.
-    fn sets_for(&self, cache: Cache) -> impl Fn(u64) -> u64 + use<> {
-        let bytes = CACHES * self.cache_bytes;
-        move |set_bytes| match cache {
-            Cache::Hot => 1,
-            Cache::Cold => (bytes.div_ceil(set_bytes) + 1).min(MOST_SETS),
-        }
-    }
-
     /// Poisons the scratch memory of the algorithm, so that it relies on no earlier content.
     pub(super) fn poison_scratch(&self, operands: &Placement) -> Result<()> {
         let start = self.arena.start();
@@ -310,22 +299,22 @@ impl CudaDevice {
         self.driver.set(start, bytes as usize, check::POISON)
     }
 
-    /// Sets up a case and runs it once, so that all modules are loaded before a capture.
-    fn set_up(&self, case: &Case) -> Result<Box<dyn Chain + '_>> {
+    /// Sets up an operator and runs it once, so that all modules are loaded before a capture.
+    fn set_up(&self, op: &Op) -> Result<Box<dyn Chain + '_>> {
         let run = || {
-            let prepared = self.arrange(case)?;
+            let prepared = self.arrange(op)?;
             let (driver, operands) = (&self.driver, &prepared.operands);
             prepared.algorithm.enqueue(driver, operands, 0)?;
             driver.wait()?;
             Ok(prepared)
         };
         let mut prepared = run();
-        if let (Some(plans), Some(key)) = (&self.plans, plan_of(case))
+        if let (Some(plans), Some(key)) = (&self.plans, plan_of(op))
             && plans.ran(&key, prepared.is_ok())
         {
             prepared = run();
         }
-        Ok(Box::new(CudaChain::new(self, prepared?, case.cache)))
+        Ok(Box::new(CudaChain::new(self, prepared?)))
     }
 
     /// Multiplies large matrices for this long.
@@ -342,10 +331,7 @@ impl CudaDevice {
         if self.refuses_op(&op).is_some() {
             op = square(SOAK_SIZE / 4);
         }
-        let prepared = self.arrange(&Case {
-            cache: Cache::Hot,
-            ..Case::cold(op)
-        })?;
+        let prepared = self.arrange(&op)?;
         let begin = Instant::now();
         while begin.elapsed() < duration {
             for _ in 0..20 {
@@ -399,9 +385,9 @@ fn refusal(op: &Op) -> String {
     }
 }
 
-/// Key of the plan of a case, if it is of attention.
-fn plan_of(case: &Case) -> Option<Attention> {
-    match case.op {
+/// Key of the plan of an operator, if it is attention.
+fn plan_of(op: &Op) -> Option<Attention> {
+    match *op {
         Op::Attention(op) => Some(op),
         _ => None,
     }
@@ -433,12 +419,12 @@ impl Device for CudaDevice {
         &self.identity
     }
 
-    fn refuses(&self, case: &Case) -> Option<String> {
-        self.refuses_op(&case.op)
+    fn refuses(&self, op: &Op) -> Option<String> {
+        self.refuses_op(op)
     }
 
-    fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
-        let chain = guarded(|| self.set_up(case))?;
+    fn open(&mut self, op: &Op) -> Result<Box<dyn Chain + '_>> {
+        let chain = guarded(|| self.set_up(op))?;
         Ok(Box::new(Guarded(chain)))
     }
 
@@ -452,7 +438,7 @@ impl Device for CudaDevice {
                 if let Some(reason) = gemm::refuses(op, capability) {
                     return Err(Error::infeasible(reason));
                 }
-                let chosen = guarded(|| CublasLtGemm::new(&handle, op, false, workspace, one))?;
+                let chosen = guarded(|| CublasLtGemm::new(&handle, op, workspace, one))?;
                 chosen
                     .kernel()
                     .ok_or_else(|| Error::infeasible("cuBLASLt names no kernel"))
@@ -487,14 +473,14 @@ impl Device for CudaDevice {
         guarded(|| self.keep_busy(duration))
     }
 
-    fn look_ahead(&mut self, cases: &mut dyn Iterator<Item = &Case>) {
+    fn look_ahead(&mut self, ops: &mut dyn Iterator<Item = &Op>) {
         if let Some(plans) = &self.plans {
-            plans.look_ahead(cases.filter_map(plan_of));
+            plans.look_ahead(ops.filter_map(plan_of));
         }
     }
 
-    fn is_ready(&self, case: &Case) -> bool {
-        let plan = self.plans.as_ref().zip(plan_of(case));
+    fn is_ready(&self, op: &Op) -> bool {
+        let plan = self.plans.as_ref().zip(plan_of(op));
         plan.is_none_or(|(plans, key)| plans.is_ready(&key))
     }
 

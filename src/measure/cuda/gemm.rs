@@ -185,7 +185,7 @@ pub struct CublasLtGemm {
 
 impl CublasLtGemm {
     /// Takes the first algorithm of the heuristic; `one` is the address of a 1.0 in device memory.
-    pub fn new(handle: &Rc<Handle>, op: &Gemm, slow_sums: bool, workspace: u64, one: u64) -> Result<Self> {
+    pub fn new(handle: &Rc<Handle>, op: &Gemm, workspace: u64, one: u64) -> Result<Self> {
         let (operand, output, compute) = formats(op.dtype).ok_or_else(|| Error::infeasible(unsupported(op.dtype)))?;
         let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F);
         let description = Description(description.map_err(failed("describe a GEMM"))?);
@@ -197,8 +197,8 @@ impl CublasLtGemm {
         if op.dtype == Dtype::Fp8 {
             description.set(Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &one)?;
             description.set(Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &one)?;
-            // Fast: in tensor cores without promotion, as training frameworks sum forward.
-            let fast = i8::from(!slow_sums);
+            // In tensor cores without promotion, as training frameworks sum forward.
+            let fast: i8 = 1;
             description.set(Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast)?;
         }
         let stored = |transposed: bool, rows: u64, columns: u64| match transposed {

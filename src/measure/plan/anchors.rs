@@ -1,7 +1,6 @@
 //! Anchors: cases of every plan on a device, which show the drift between runs.
 
 use super::{Planned, Set, Sizing};
-use crate::measure::device::Case;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 
 /// Sizes of GEMMs (m, n, k), small ones for devices on which the large ones take too long.
@@ -27,8 +26,8 @@ const KERNELS: [(MemoryKind, u64, u64); 5] = [
 
 /// Anchors that do not depend on the plan, as far as they are short enough and the device runs
 /// them: in bf16, else in fp32.
-pub fn anchors(sizing: &Sizing<'_>, refuses: &dyn Fn(&Case) -> Option<String>) -> Vec<Planned> {
-    let smallest = |dtype| Case::cold(Op::Gemm(Gemm::square(256, Layout::Tn, dtype)));
+pub fn anchors(sizing: &Sizing<'_>, refuses: &dyn Fn(&Op) -> Option<String>) -> Vec<Planned> {
+    let smallest = |dtype| Op::Gemm(Gemm::square(256, Layout::Tn, dtype));
     let dtype = match refuses(&smallest(Dtype::Bf16)) {
         None => Dtype::Bf16,
         Some(_) => Dtype::Fp32,
@@ -51,11 +50,8 @@ pub fn anchors(sizing: &Sizing<'_>, refuses: &dyn Fn(&Case) -> Option<String>) -
         (Op::Attention(attention), Set::Attention)
     });
     let all = gemms.into_iter().chain(kernels).chain(attention);
-    let planned = all.map(|(op, set)| Planned {
-        case: Case::cold(op),
-        set,
-    });
+    let planned = all.map(|(op, set)| Planned { op, set });
     planned
-        .filter(|planned| sizing.fits(&planned.case.op) && refuses(&planned.case).is_none())
+        .filter(|planned| sizing.fits(&planned.op) && refuses(&planned.op).is_none())
         .collect()
 }

@@ -4,7 +4,6 @@
 use super::Sizing;
 use super::shares::weighted;
 use super::sobol::log_between;
-use crate::measure::device::Case;
 use crate::ops::{Attention, Dtype, Op, Pass};
 use crate::random::Random;
 
@@ -18,7 +17,7 @@ const GROUPS: [u64; 4] = [1, 2, 4, 8];
 const ATTEMPTS: usize = 40;
 
 /// Cases of the set, drawn by the plan's shares of formats, masks, passes, lengths and decoding.
-pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let mut random = Random::new(sizing.seed, "attention");
     let shares = &sizing.plan.attention;
     let known = |dtype: &Dtype| sizing.rates.attention_flops_per_s.contains_key(dtype);
@@ -34,7 +33,7 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
     };
     let fitting = |op: Attention| {
         let op = Op::Attention(op);
-        sizing.fits(&op).then(|| Case::cold(op))
+        sizing.fits(&op).then_some(op)
     };
     let of_whole_sequences = |op: Attention, random: &mut Random| Attention {
         causal: random.uniform() >= shares.bidirectional,

@@ -4,7 +4,6 @@ use super::Sizing;
 use super::rates::flops_in;
 use super::shares::in_shares;
 use super::sobol::{Sobol, log_between};
-use crate::measure::device::Case;
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use crate::random::Random;
 use std::ops::RangeInclusive;
@@ -33,7 +32,7 @@ const UNITS: [u64; 3] = [1, 8, 64];
 
 /// Linear layers of transformers: QKV, projection, both halves of the MLP, logits; forward and both
 /// gradients.
-pub fn transformer(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn transformer(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let shrink = shrink(sizing);
     let mut random = Random::new(sizing.seed, "transformer");
     let mut layers: Vec<(u64, u64)> = Vec::new();
@@ -117,16 +116,16 @@ fn shrink(sizing: &Sizing<'_>) -> u64 {
 /// a third multiples of 8, a third of 64.
 ///
 /// Over independent sizes half of the points would take a few microseconds.
-pub fn space_filling(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn space_filling(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let mut kept = kept(sizing, "sobol rows");
     sobol_gemms(sizing, "sobol", 20 * wanted.max(1), |_| 1)
-        .filter(|case| matches!(case.op, Op::Gemm(op) if kept(op.m)))
+        .filter(|op| matches!(op, Op::Gemm(op) if kept(op.m)))
         .take(wanted)
         .collect()
 }
 
 /// Batches of 2 to 512 GEMMs: heads of unfused attention, experts.
-pub fn batched(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn batched(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let batch = |at: f64| (1u64 << (1 + (at * 9.0) as u32)).min(512);
     sobol_gemms(sizing, "batched", 20 * wanted.max(1), batch)
         .take(wanted)
@@ -134,12 +133,7 @@ pub fn batched(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
 }
 
 /// The GEMMs at this many points of a Sobol sequence; `batch` maps the last coordinate to a batch.
-fn sobol_gemms(
-    sizing: &Sizing<'_>,
-    name: &str,
-    points: usize,
-    batch: impl Fn(f64) -> u64,
-) -> impl Iterator<Item = Case> {
+fn sobol_gemms(sizing: &Sizing<'_>, name: &str, points: usize, batch: impl Fn(f64) -> u64) -> impl Iterator<Item = Op> {
     let sequence = Sobol::new(sizing.seed, name).take(points).zip(0..);
     sequence.filter_map(move |(point, index)| {
         let dtype = sizing.supported.dtype(point[3]);
@@ -194,7 +188,7 @@ fn base(sizing: &Sizing<'_>, dtype: Dtype) -> u64 {
 ///
 /// Forward and input gradient read and write rows along `k` and `n`, the weight gradient along `m`
 /// and `n`.
-pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let mut random = Random::new(sizing.seed, "alignment cases");
     let dtype = most_wanted(sizing);
     let top = base(sizing, dtype);
@@ -209,7 +203,7 @@ pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
                     Layout::Tn | Layout::Nn => [base, first, second],
                     Layout::Nt | Layout::Tt => [first, second, base],
                 };
-                cases.extend(gemm(sizes, layout, dtype).map(cold));
+                cases.extend(gemm(sizes, layout, dtype).map(Op::Gemm));
             }
         }
         random.shuffle(&mut cases);
@@ -220,7 +214,7 @@ pub fn alignment(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
 
 /// Whole lines through five bases, each in one of the plan's layouts by their shares: ±64 in steps
 /// of one, then 60 multiples of 8 up to three times the base.
-pub fn sweeps(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn sweeps(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let dtype = most_wanted(sizing);
     let top = base(sizing, dtype);
     let bases = [[4, 4, 4], [2, 4, 8], [8, 2, 4], [1, 8, 4], [4, 1, 8]];
@@ -243,7 +237,7 @@ pub fn sweeps(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         fine.chain(coarse).filter_map(move |size| {
             let mut sizes = sizes;
             sizes[axis] = size;
-            gemm(sizes, layout, dtype).map(cold)
+            gemm(sizes, layout, dtype).map(Op::Gemm)
         })
     });
     cases.take(wanted).collect()
@@ -266,11 +260,7 @@ fn gemm([m, n, k]: [u64; 3], layout: Layout, dtype: Dtype) -> Option<Gemm> {
     })
 }
 
-fn cold(gemm: Gemm) -> Case {
-    Case::cold(Op::Gemm(gemm))
-}
-
-/// The GEMM as a cold case, if it is short and small enough.
-fn fitting(sizing: &Sizing<'_>, gemm: Gemm) -> Option<Case> {
-    sizing.fits(&Op::Gemm(gemm)).then(|| cold(gemm))
+/// The GEMM, if it is short and small enough.
+fn fitting(sizing: &Sizing<'_>, gemm: Gemm) -> Option<Op> {
+    Some(Op::Gemm(gemm)).filter(|op| sizing.fits(op))
 }

@@ -4,7 +4,6 @@
 use super::sobol::{DIMENSIONS, Sobol, log_between};
 use super::{Kernel, Sizing};
 use crate::arch::{Preset, Workload, lower};
-use crate::measure::device::Case;
 use crate::ops::{Dtype, Memory, MemoryKind, Op};
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +20,7 @@ const RANKS: [u64; 4] = [1, 2, 4, 8];
 /// Cases of the set, kernels in turn: the plan's share of shapes from presets, the others Sobol
 /// points over the logarithms of bytes and columns, of which a third is free, a third multiples of
 /// 8, a third of 64.
-pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let shares = &sizing.plan.memory;
     let kernels: Vec<Kernel> = shares.kernels().collect();
     let Some(bandwidth) = sizing.rates.bandwidth().filter(|_| wanted > 0) else {
@@ -42,11 +41,10 @@ pub fn cases(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         let listed = of_presets.get_mut(&kernel).filter(|_| is_preset);
         let shape = listed.and_then(Vec::pop);
         let asked = shape.map(|shape| Op::Memory(Memory { dtype, ..shape }));
-        let fitting = asked.filter(|op| sizing.fits(op)).or_else(|| {
+        asked.filter(|op| sizing.fits(op)).or_else(|| {
             let op = Op::Memory(drawn(kernel, dtype, &point, unit, most));
             sizing.fits(&op).then_some(op)
-        });
-        fitting.map(Case::cold)
+        })
     });
     cases.take(wanted).collect()
 }

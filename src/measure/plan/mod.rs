@@ -19,7 +19,6 @@ pub use rates::DeviceRates;
 pub use shares::{AttentionShares, MemoryShares};
 pub use steps::PlannedStep;
 
-use super::device::Case;
 use super::stopping::Limits;
 use crate::dataset::{Row, is_own_kernel};
 use crate::error::{Error, Result};
@@ -45,8 +44,6 @@ named_enum! {
         Alignment = "alignment",
         /// One dimension in steps of one and of eight: edges of tiles and waves.
         Sweeps = "sweeps",
-        /// GEMMs in fp8 of the sets above once more, without fast accumulation.
-        SlowSums = "slow_sums",
         /// Independent GEMMs in one call.
         Batched = "batched",
         /// Fused attention: forward and backward, causal or not, grouped heads, decoding.
@@ -181,21 +178,20 @@ impl Plan {
     }
 }
 
-/// A case and the set it belongs to.
+/// An operator to time and the set it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
-    /// The case.
-    pub case: Case,
+    /// The operator.
+    pub op: Op,
     /// Its set.
     pub set: Set,
 }
 
 impl Planned {
-    /// The case that a row of `measure` is the time of; `None` if its set is of no plan of today.
+    /// What a row of `measure` is the time of; `None` if its set is of no plan of today.
     pub fn of(row: &Row) -> Option<Self> {
         let set = Set::parse(&row.measured.as_ref()?.set)?;
-        let case = Case::of(row);
-        Some(Self { case, set })
+        Some(Self { op: row.op, set })
     }
 }
 
@@ -221,7 +217,7 @@ pub struct Supported {
 impl Supported {
     /// Asks the device for each format and layout of the plan with a small GEMM, and for each
     /// memory-bound kernel with a small tensor.
-    pub fn new(plan: &Plan, refuses: &dyn Fn(&Case) -> Option<String>) -> Result<Self> {
+    pub fn new(plan: &Plan, refuses: &dyn Fn(&Op) -> Option<String>) -> Result<Self> {
         let mut supported = Self {
             dtypes: Vec::new(),
             layouts: Vec::new(),
@@ -232,7 +228,7 @@ impl Supported {
         for &(dtype, weight) in &plan.dtypes {
             let mut allowed = plan.layouts.clone();
             allowed.retain(|&(layout, _)| {
-                let refusal = refuses(&Case::cold(Op::Gemm(Gemm::square(512, layout, dtype))));
+                let refusal = refuses(&Op::Gemm(Gemm::square(512, layout, dtype)));
                 reasons.extend(refusal.clone());
                 refusal.is_none()
             });
@@ -258,7 +254,7 @@ impl Supported {
                 dtype,
                 ..Attention::new(1, 8, 128, 64)
             };
-            refuses(&Case::cold(Op::Attention(op))).is_some()
+            refuses(&Op::Attention(op)).is_some()
         };
         // A device that refuses all attention says so case by case.
         supported.grouped_heads = refuses_heads(8) || !refuses_heads(2);
@@ -270,7 +266,7 @@ impl Supported {
             let mut allowed = asked.clone();
             allowed.retain(|&(dtype, _)| {
                 let op = rates::rows_of_1024(64, (kind, pass), dtype);
-                refuses(&Case::cold(op)).is_none()
+                refuses(&op).is_none()
             });
             // Cases of a kernel that the device lacks are refused one by one, with the reason.
             let formats = if allowed.is_empty() { asked } else { allowed };
@@ -338,15 +334,14 @@ impl Sizing<'_> {
                 Set::Sobol => gemms::space_filling(self, wanted),
                 Set::Alignment => gemms::alignment(self, wanted),
                 Set::Sweeps => gemms::sweeps(self, wanted),
-                Set::SlowSums => slow_sums(&sets, wanted),
                 Set::Batched => gemms::batched(self, wanted),
                 Set::Attention => attention::cases(self, wanted),
                 Set::Memory => memory::cases(self, wanted),
                 Set::StepOperators => steps::operators(self, wanted),
                 Set::Steps => Vec::new(),
             };
-            let fresh = cases.into_iter().filter(|case| known.insert(*case));
-            let mut cases: Vec<Planned> = fresh.map(|case| Planned { case, set }).collect();
+            let fresh = cases.into_iter().filter(|op| known.insert(*op));
+            let mut cases: Vec<Planned> = fresh.map(|op| Planned { op, set }).collect();
             Random::new(self.seed, set.name()).shuffle(&mut cases);
             sets.push(cases);
         }
@@ -354,7 +349,7 @@ impl Sizing<'_> {
     }
 
     /// Anchors that runs of all plans on a device have in common.
-    pub fn anchors(&self, refuses: &dyn Fn(&Case) -> Option<String>) -> Vec<Planned> {
+    pub fn anchors(&self, refuses: &dyn Fn(&Op) -> Option<String>) -> Vec<Planned> {
         anchors::anchors(self, refuses)
     }
 
@@ -383,21 +378,6 @@ pub fn max_bytes(memory_bytes: Option<f64>) -> Bytes {
     memory_bytes.map_or(limit / 2.0, |memory| limit.min(Bytes::from_bytes(memory / 8.0)))
 }
 
-/// Cases in fp8 of other sets, spread evenly over them, without fast accumulation.
-fn slow_sums(sets: &[Vec<Planned>], wanted: usize) -> Vec<Case> {
-    let all = sets.iter().flatten().map(|planned| planned.case);
-    let eight: Vec<Case> = all
-        .filter(|case| matches!(case.op, Op::Gemm(op) if op.dtype == Dtype::Fp8))
-        .collect();
-    let wanted = wanted.min(eight.len());
-    let spread = (0..wanted).map(|index| eight[index * eight.len() / wanted]);
-    let slow = spread.map(|case| Case {
-        slow_sums: true,
-        ..case
-    });
-    slow.collect()
-}
-
 /// Merges the sets into one order of which every prefix holds each set in proportion.
 fn interleave(sets: Vec<Vec<Planned>>, seed: u64) -> Vec<Planned> {
     let mut random = Random::new(seed, "order");
@@ -413,13 +393,13 @@ fn interleave(sets: Vec<Vec<Planned>>, seed: u64) -> Vec<Planned> {
 }
 
 /// A small case of a set, for the reason why a device refuses all of it.
-pub fn sample(set: Set, supported: &Supported) -> Option<Case> {
+pub fn sample(set: Set, supported: &Supported) -> Option<Op> {
     let dtype = supported.dtypes.first()?.0;
     match set {
-        Set::Attention => Some(Case::cold(rates::self_attention(64, dtype))),
+        Set::Attention => Some(rates::self_attention(64, dtype)),
         Set::Memory => {
             let copy = (MemoryKind::Copy, Pass::Forward);
-            Some(Case::cold(rates::rows_of_1024(64, copy, dtype)))
+            Some(rates::rows_of_1024(64, copy, dtype))
         }
         _ => None,
     }

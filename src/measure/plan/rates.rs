@@ -3,8 +3,9 @@
 use super::Supported;
 use crate::dataset::Skipped;
 use crate::error::{Error, Result};
-use crate::measure::device::{Case, Device};
-use crate::measure::protocol::warmed;
+use crate::measure::device::Device;
+use crate::measure::protocol::chain_length;
+use crate::measure::stopping::Limits;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Memory, MemoryKind, Op, Pass};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
@@ -84,7 +85,7 @@ impl DeviceRates {
             // A wrong path has its share of the plan and is refused: the rate is that of another layout.
             let runs = |layout: &Layout| {
                 let op = Op::Gemm(Gemm::square(512, *layout, dtype));
-                device.refuses(&Case::cold(op)).is_none()
+                device.refuses(&op).is_none()
             };
             let mut layouts = supported.layouts(dtype).iter().map(|(layout, _)| *layout);
             let layout = layouts.find(runs).unwrap_or(supported.layout(dtype));
@@ -144,11 +145,10 @@ fn probe_rate(
     let mut best: Option<(f64, Seconds)> = None;
     let mut failures = 0;
     for op in sizes {
-        let case = Case::cold(op);
-        if op.bytes() > max_bytes || device.refuses(&case).is_some() {
+        if op.bytes() > max_bytes || device.refuses(&op).is_some() {
             break;
         }
-        let call = match call_of(device, &case) {
+        let call = match call_of(device, &op) {
             Ok(call) => call,
             Err(error) => {
                 if let Some(lost) = device.lost() {
@@ -178,8 +178,12 @@ fn probe_rate(
 }
 
 /// Time of one call in a chain, after a warm replay.
-fn call_of(device: &mut dyn Device, case: &Case) -> Result<Seconds> {
-    let (mut chain, _, calls) = warmed(device, case)?;
+fn call_of(device: &mut dyn Device, op: &Op) -> Result<Seconds> {
+    let mut chain = device.open(op)?;
+    chain.trial()?;
+    let calls = chain_length(Limits::default().chain, chain.trial()?);
+    chain.record(calls)?;
+    chain.replay()?;
     Ok(chain.replay()?.elapsed / f64::from(calls))
 }
 

@@ -4,7 +4,7 @@ use super::{Set, Sizing, gemms};
 use crate::arch::{
     Architecture, Biases, Item, Mlp, MlpKind, Mode, Norm, NormKind, Positions, Practice, Workload, lower, memory_use,
 };
-use crate::measure::device::Case;
+use crate::ops::Op;
 use crate::random::Random;
 use crate::units::Seconds;
 use std::collections::HashSet;
@@ -63,7 +63,7 @@ pub fn steps(sizing: &Sizing<'_>) -> Vec<PlannedStep> {
 }
 
 /// The operators of further transformers, which share no step with the measured ones.
-pub fn operators(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
+pub fn operators(sizing: &Sizing<'_>, wanted: usize) -> Vec<Op> {
     let measured: HashSet<String> = steps(sizing).into_iter().map(|step| step.name).collect();
     let mut random = Random::new(sizing.seed, "operators of steps");
     let mut known = HashSet::new();
@@ -78,7 +78,7 @@ pub fn operators(sizing: &Sizing<'_>, wanted: usize) -> Vec<Case> {
         };
         let ops = lowered.items.iter().map(|item| item.op);
         let fresh = ops.filter(|op| sizing.fits(op) && known.insert(*op));
-        cases.extend(fresh.map(Case::cold));
+        cases.extend(fresh);
         if cases.len() >= wanted {
             break;
         }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::arch::Preset;
 use crate::dataset::Skipped;
-use crate::measure::device::Device;
+use crate::measure::device::{Device, canonical};
 use crate::measure::scripted::{Script, Scripted};
 use crate::ops::Pass;
 use crate::shard::Shard;
@@ -62,7 +62,7 @@ fn equal_seeds_give_equal_cases_in_equal_order_and_others_give_others() {
     });
     assert_eq!(first, planned("quick", 0, &mut noisy).0);
     let other = planned("quick", 1, &mut usual()).0;
-    let cases = |planned: &[Planned]| planned.iter().map(|one| one.case).collect::<HashSet<_>>();
+    let cases = |planned: &[Planned]| planned.iter().map(|one| one.op).collect::<HashSet<_>>();
     assert!(cases(&first).intersection(&cases(&other)).count() < first.len() / 2);
 }
 
@@ -70,7 +70,7 @@ fn equal_seeds_give_equal_cases_in_equal_order_and_others_give_others() {
 fn every_set_has_its_cases_each_once() {
     let plan = find("quick").unwrap();
     let (cases, _) = planned("quick", 0, &mut usual());
-    let distinct: HashSet<&Case> = cases.iter().map(|planned| &planned.case).collect();
+    let distinct: HashSet<&Op> = cases.iter().map(|planned| &planned.op).collect();
     assert_eq!(distinct.len(), cases.len());
     for (set, wanted) in &plan.sets {
         let found = cases.iter().filter(|planned| planned.set == *set).count();
@@ -126,10 +126,10 @@ fn sizes_follow_the_speed_of_the_device() {
         let mut decades = BTreeSet::new();
         let mut longer_than_floor = 0;
         for planned in &cases {
-            let time = device.truth(&planned.case);
+            let time = device.truth(&planned.op);
             // The probe's rates are rounded to powers of two, the script is off its roofline by 10
             // %.
-            assert!(time.secs() <= plan.longest.secs() * 2.0, "{}: {time}", planned.case.op);
+            assert!(time.secs() <= plan.longest.secs() * 2.0, "{}: {time}", planned.op);
             decades.insert((time.micros().log10() * 2.0) as i32);
             longer_than_floor += usize::from(time > rates.floor() * 4.0);
         }
@@ -148,10 +148,10 @@ fn the_sets_hold_what_they_are_for() {
         cases
             .iter()
             .filter(move |planned| planned.set == set)
-            .map(|planned| &planned.case)
+            .map(|planned| &planned.op)
     };
     let gemms = |set: Set| {
-        of(set).filter_map(|case| match case.op {
+        of(set).filter_map(|op| match *op {
             Op::Gemm(gemm) => Some(gemm),
             _ => None,
         })
@@ -172,7 +172,7 @@ fn the_sets_hold_what_they_are_for() {
     assert_eq!(powers.len(), 64);
     assert!(gemms(Set::Batched).all(|gemm| gemm.batch >= 2));
     let attention: Vec<_> = of(Set::Attention)
-        .filter_map(|case| match case.op {
+        .filter_map(|op| match *op {
             Op::Attention(op) => Some(op),
             _ => None,
         })
@@ -183,7 +183,7 @@ fn the_sets_hold_what_they_are_for() {
     assert!(has(&|op| op.pass == Pass::Backward && op.causal));
     assert!(has(&|op| op.kv_heads < op.heads) && has(&|op| op.is_decode()));
     let kernels: HashSet<_> = of(Set::Memory)
-        .filter_map(|case| match case.op {
+        .filter_map(|op| match *op {
             Op::Memory(op) => Some((op.kind.name(), op.pass)),
             _ => None,
         })
@@ -203,8 +203,8 @@ fn near(found: f64, wanted: f64) -> bool {
 /// The cases of a plan that brings its rates, on a device that runs every format in every layout
 /// but fp8, which has one, and no attention or memory-bound kernel in fp8.
 fn cases_of(plan: &Plan) -> Vec<Planned> {
-    let refuses = |case: &Case| {
-        let refused = match case.op {
+    let refuses = |op: &Op| {
+        let refused = match *op {
             Op::Gemm(gemm) => gemm.dtype == Dtype::Fp8 && gemm.layout != Layout::Tn,
             op => op.dtype() == Some(Dtype::Fp8),
         };
@@ -218,7 +218,7 @@ fn cases_of(plan: &Plan) -> Vec<Planned> {
         seed: 0,
     };
     let cases = sizing.cases();
-    let refused: Vec<_> = cases.iter().filter_map(|planned| refuses(&planned.case)).collect();
+    let refused: Vec<_> = cases.iter().filter_map(|planned| refuses(&planned.op)).collect();
     assert!(refused.is_empty(), "{refused:?}");
     cases
 }
@@ -233,7 +233,7 @@ fn the_plan_for_training_holds_what_training_runs() {
     assert!(cases.len() * 100 > wanted * 98, "{} of {wanted}", cases.len());
     let (mut gemms, mut attention, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for planned in &cases {
-        match planned.case.op {
+        match planned.op {
             Op::Gemm(op) if op.dtype == Dtype::Bf16 => gemms.push(op),
             Op::Attention(op) => attention.push(op),
             Op::Memory(op) => memory.push(op),
@@ -290,10 +290,10 @@ fn a_layout_is_measured_if_the_plan_names_it() {
     let cases = cases_of(&plan);
     let found = share(
         &cases,
-        |planned| matches!(planned.case.op, Op::Gemm(op) if op.layout == Layout::Tt),
+        |planned| matches!(planned.op, Op::Gemm(op) if op.layout == Layout::Tt),
     );
     assert!(near(found, 0.75), "{found}");
-    let all: HashSet<_> = cases.iter().map(|planned| planned.case.op.dtype()).collect();
+    let all: HashSet<_> = cases.iter().map(|planned| planned.op.dtype()).collect();
     assert_eq!(all, HashSet::from([Some(Dtype::Bf16)]), "fp8 has neither layout");
 }
 
@@ -303,15 +303,15 @@ fn shards_cover_a_plan_without_overlap() {
     for of in [1, 2, 3, 8] {
         let mut sizes = Vec::new();
         for planned in &cases {
-            let holders = (1..=of).filter(|&index| Shard { index, of }.holds(&planned.case.canonical()));
-            assert_eq!(holders.count(), 1, "{:?}", planned.case);
+            let holders = (1..=of).filter(|&index| Shard { index, of }.holds(&canonical(&planned.op)));
+            assert_eq!(holders.count(), 1, "{:?}", planned.op);
         }
         for index in 1..=of {
             let shard = Shard { index, of };
             sizes.push(
                 cases
                     .iter()
-                    .filter(|planned| shard.holds(&planned.case.canonical()))
+                    .filter(|planned| shard.holds(&canonical(&planned.op)))
                     .count(),
             );
         }
@@ -323,7 +323,7 @@ fn shards_cover_a_plan_without_overlap() {
 #[test]
 fn a_device_without_any_format_of_the_plan_is_told_so() {
     let plan = find("quick").unwrap();
-    let refuses = |_: &Case| Some("it has no units for that".to_owned());
+    let refuses = |_: &Op| Some("it has no units for that".to_owned());
     let sentence = Supported::new(&plan, &refuses).unwrap_err().to_string();
     assert!(
         sentence.contains("tf32") && sentence.contains("it has no units for that"),
@@ -363,8 +363,8 @@ fn operators_of_steps_are_what_other_transformers_consist_of() {
     let cases = steps::operators(&sizing, 400);
     assert_eq!(cases.len(), 400);
     assert_eq!(cases.iter().collect::<HashSet<_>>().len(), 400);
-    assert!(cases.iter().all(|case| sizing.fits(&case.op)));
-    let holds = |family: &dyn Fn(&Op) -> bool| cases.iter().any(|case| family(&case.op));
+    assert!(cases.iter().all(|op| sizing.fits(op)));
+    let holds = |family: &dyn Fn(&Op) -> bool| cases.iter().any(family);
     assert!(holds(&|op| matches!(op, Op::Gemm(op) if op.m <= 16)));
     for wanted in Pass::ALL {
         assert!(holds(&|op| matches!(op, Op::Attention(op) if op.pass == wanted)));
@@ -381,7 +381,7 @@ fn every_kernel_has_small_and_large_tensors_however_many_kernels_there_are() {
         let (cases, _) = planned(name, 0, &mut usual());
         let mut sizes: BTreeMap<Kernel, Vec<f64>> = BTreeMap::new();
         for planned in cases.iter().filter(|planned| planned.set == Set::Memory) {
-            if let Op::Memory(op) = planned.case.op {
+            if let Op::Memory(op) = planned.op {
                 let bytes = op.bytes().bytes();
                 sizes.entry((op.kind, op.pass)).or_default().push(bytes);
             }
@@ -399,40 +399,31 @@ fn every_kernel_has_small_and_large_tensors_however_many_kernels_there_are() {
 }
 
 #[test]
-fn the_plan_for_gaps_draws_few_rows_oftener_and_sums_fp8_both_ways() {
+fn the_plan_for_gaps_draws_few_rows_oftener() {
     let plan = find("gaps").unwrap();
     let cases = cases_of(&plan);
     let of = |set: Set| {
         let cases = cases.iter().filter(move |planned| planned.set == set);
-        cases.map(|planned| planned.case)
+        cases.map(|planned| planned.op)
     };
-    let plain: HashSet<Case> = [Set::Transformer, Set::Sobol].into_iter().flat_map(of).collect();
-    let is_few = |case: &&Case| matches!(case.op, Op::Gemm(op) if (17..=512).contains(&op.m));
+    let is_few = |op: &&Op| matches!(op, Op::Gemm(op) if (17..=512).contains(&op.m));
     let usual = Plan {
         few_rows: 1.0,
         ..plan.clone()
     };
     let usual = cases_of(&usual);
-    let usual: Vec<&Case> = usual
+    let usual: Vec<&Op> = usual
         .iter()
         .filter(|planned| planned.set == Set::Sobol)
-        .map(|planned| &planned.case)
+        .map(|planned| &planned.op)
         .collect();
     let odds = |few: usize, all: usize| few as f64 / (all - few) as f64;
     let before = odds(usual.iter().copied().filter(is_few).count(), usual.len());
-    let sobol: Vec<Case> = of(Set::Sobol).collect();
+    let sobol: Vec<Op> = of(Set::Sobol).collect();
     let after = odds(sobol.iter().filter(is_few).count(), sobol.len());
     assert!((1.8..2.2).contains(&(after / before)), "{before} {after}");
-    let slow: Vec<Case> = of(Set::SlowSums).collect();
-    assert_eq!(slow.len(), 300);
-    for case in slow {
-        assert!(case.slow_sums && case.op.dtype() == Some(Dtype::Fp8));
-        assert!(plain.contains(&Case::cold(case.op)), "{}", case.op);
-    }
-    for case in of(Set::Attention) {
-        let Op::Attention(op) = case.op else {
-            panic!("{}", case.op)
-        };
+    for op in of(Set::Attention) {
+        let Op::Attention(op) = op else { panic!("{op}") };
         assert!((32..=512).contains(&op.seq_q) && !op.is_decode());
     }
     assert!(cases.len() > 8_500, "{}", cases.len());

@@ -4,7 +4,7 @@ use super::operands::{Operands, PoolSlices, input_bytes, operands};
 use super::{MOST_BYTES, Portable, cold_bytes};
 use crate::dataset::Kernel;
 use crate::error::{Error, Result};
-use crate::measure::device::{Cache, Case, Chain, Replay};
+use crate::measure::device::{Chain, Replay};
 use crate::ops::Op;
 use crate::units::Seconds;
 use std::fmt;
@@ -30,21 +30,16 @@ pub struct PortableChain<'a> {
 }
 
 impl<'a> PortableChain<'a> {
-    /// Makes operand sets of three times the cache and one more; one set for a hot case.
-    pub fn open(device: &'a Portable, case: &Case) -> Result<Self> {
-        let bytes = input_bytes(&case.op).max(1.0);
-        let sets = match case.cache {
-            Cache::Hot => 1,
-            Cache::Cold => {
-                let wanted = (cold_bytes(&device.identity) / bytes).ceil() + 1.0;
-                let most = (MOST_BYTES / bytes).floor().min(device.clock.most_sets);
-                wanted.min(most).max(1.0) as usize
-            }
-        };
+    /// Makes operand sets of three times the cache and one more.
+    pub fn open(device: &'a Portable, op: &Op) -> Result<Self> {
+        let bytes = input_bytes(op).max(1.0);
+        let wanted = (cold_bytes(&device.identity) / bytes).ceil() + 1.0;
+        let most = (MOST_BYTES / bytes).floor().min(device.clock.most_sets);
+        let sets = wanted.min(most).max(1.0) as usize;
         // Steps have whole tensors, and of a view most of burn's kernels, but not GEMMs, make a copy in each call.
-        let copies = device.clock.waits && !matches!(case.op, Op::Gemm(_));
+        let copies = device.clock.waits && !matches!(op, Op::Gemm(_));
         let mut source = PoolSlices::new(&device.pool, copies);
-        let sets = (0..sets).map(|_| operands(&case.op, &mut source)).collect();
+        let sets = (0..sets).map(|_| operands(op, &mut source)).collect();
         let mut chain = Self {
             device,
             sets,

@@ -15,7 +15,7 @@ pub mod wgpu;
 
 use crate::arch::{Architecture, Workload};
 use crate::error::Result;
-use crate::measure::device::{Cache, Case, Chain, Checks, Device, Identity, NotRun, Sensors, Step};
+use crate::measure::device::{Chain, Checks, Device, Identity, NotRun, Sensors, Step};
 use crate::measure::path::{KernelPath, Refusals};
 use crate::ops::{Dtype, Gemm, Layout, Op};
 use chain::PortableChain;
@@ -137,27 +137,27 @@ impl Device for Portable {
         &self.identity
     }
 
-    fn refuses(&self, case: &Case) -> Option<String> {
-        let Some(dtype) = case.op.dtype() else {
+    fn refuses(&self, op: &Op) -> Option<String> {
+        let Some(dtype) = op.dtype() else {
             return Some("collectives need several devices".to_owned());
         };
         if !self.gemms.dtypes.contains(&dtype) {
             return Some(format!("{dtype} is not timed on this backend"));
         }
-        if let Op::Gemm(op) = &case.op
+        if let Op::Gemm(op) = op
             && let Some(reason) = self.gemms.refuses(op)
         {
             return Some(reason);
         }
-        let refused = operands::refuses(&case.op).or_else(|| self.refusals.reason(&case.op));
+        let refused = operands::refuses(op).or_else(|| self.refusals.reason(op));
         refused.or_else(|| {
-            let is_large = case.op.bytes().bytes() > MOST_BYTES;
+            let is_large = op.bytes().bytes() > MOST_BYTES;
             is_large.then(|| "the operands are larger than 1 GiB".to_owned())
         })
     }
 
-    fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
-        Ok(Box::new(PortableChain::open(self, case)?))
+    fn open(&mut self, op: &Op) -> Result<Box<dyn Chain + '_>> {
+        Ok(Box::new(PortableChain::open(self, op)?))
     }
 
     fn open_step(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Box<Step<'_>>> {
@@ -186,10 +186,7 @@ impl Device for Portable {
     fn soak(&mut self, duration: Duration) -> Result<()> {
         let begin = Instant::now();
         let (layout, dtype) = (self.gemms.layouts[0], self.gemms.dtypes[0]);
-        let busy = Case {
-            cache: Cache::Hot,
-            ..Case::cold(Op::Gemm(Gemm::square(768, layout, dtype)))
-        };
+        let busy = Op::Gemm(Gemm::square(768, layout, dtype));
         let mut chain = PortableChain::open(self, &busy)?;
         while begin.elapsed() < duration {
             chain.trial()?;
@@ -212,8 +209,8 @@ mod tests {
     use super::*;
     use crate::ops::{Attention, Memory, MemoryKind, Pass};
 
-    fn square(size: u64, dtype: Dtype) -> Case {
-        Case::cold(Op::Gemm(Gemm::square(size, Layout::Tn, dtype)))
+    fn square(size: u64, dtype: Dtype) -> Op {
+        Op::Gemm(Gemm::square(size, Layout::Tn, dtype))
     }
 
     #[test]
@@ -241,7 +238,7 @@ mod tests {
         let mut device = cpu();
         assert_eq!(device.refuses(&square(63, Dtype::Fp32)), None);
         device.gemms.multiple = 8;
-        let refusal = |case: &Case| device.refuses(case).unwrap();
+        let refusal = |op: &Op| device.refuses(op).unwrap();
         assert!(refusal(&square(63, Dtype::Fp32)).contains("multiples of 8"));
         assert_eq!(device.refuses(&square(64, Dtype::Fp32)), None);
         assert!(refusal(&square(64, Dtype::Bf16)).contains("bf16"));
@@ -251,13 +248,13 @@ mod tests {
             dtype: Dtype::Fp32,
             ..Attention::new(1, 8, 64, 64)
         };
-        assert!(refusal(&Case::cold(Op::Attention(attention))).contains("heads"));
+        assert!(refusal(&Op::Attention(attention)).contains("heads"));
         let masked = Attention {
             kv_heads: 8,
             window: 16,
             ..attention
         };
-        assert!(refusal(&Case::cold(Op::Attention(masked))).contains("masks"));
+        assert!(refusal(&Op::Attention(masked)).contains("masks"));
         let dropout = Memory {
             kind: MemoryKind::Dropout,
             rows: 8,
@@ -265,7 +262,7 @@ mod tests {
             pass: Pass::Backward,
             dtype: Dtype::Fp32,
         };
-        assert!(refusal(&Case::cold(Op::Memory(dropout))).contains("dropout backward"));
+        assert!(refusal(&Op::Memory(dropout)).contains("dropout backward"));
     }
 
     #[test]
@@ -279,7 +276,7 @@ mod tests {
             dtype: Dtype::Fp32,
         };
         let mut least = |pass| {
-            let mut chain = device.open(&Case::cold(Op::Memory(norm(pass)))).unwrap();
+            let mut chain = device.open(&Op::Memory(norm(pass))).unwrap();
             let trials = (0..9).map(|_| chain.trial().unwrap().secs());
             trials.fold(f64::INFINITY, f64::min)
         };

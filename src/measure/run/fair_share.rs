@@ -76,15 +76,14 @@ impl FairShare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::device::Case;
     use crate::measure::plan::Planned;
     use crate::ops::{Gemm, Op};
 
     #[test]
     fn a_slow_set_waits_until_the_others_have_had_their_time() {
         let planned = |set, size| {
-            let case = Case::cold(Op::Gemm(Gemm::new(size, 8, 8)));
-            Planned { case, set }
+            let op = Op::Gemm(Gemm::new(size, 8, 8));
+            Planned { op, set }
         };
         let cases = (0..100).map(|index| match index % 10 {
             0 => planned(Set::Attention, index + 1),

@@ -8,12 +8,13 @@ use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{Role, Row, Skipped, is_timing};
 use crate::error::Result;
 use crate::measure::checks::verify;
-use crate::measure::device::{Case, Device};
+use crate::measure::device::{Device, canonical};
 use crate::measure::journal::{Earlier, Header, Journal, RunKey};
 use crate::measure::path::KernelPath;
 use crate::measure::plan::{self, DeviceRates, Planned, Set, Sizing, Supported};
 use crate::measure::protocol::Clocks;
 use crate::measure::stopping::Limits;
+use crate::ops::Op;
 use crate::units::Seconds;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -51,8 +52,8 @@ pub fn prepare<'a>(
     });
     // A wrong or missing path keeps its share of the plan, so that each of its cases is refused with
     // the reason.
-    let is_lost = |case: &Case| verdict.has_lost(KernelPath::of(&case.op));
-    let supported = Supported::new(plan, &|case| device.refuses(case).filter(|_| !is_lost(case)))?;
+    let is_lost = |op: &Op| verdict.has_lost(KernelPath::of(op));
+    let supported = Supported::new(plan, &|op| device.refuses(op).filter(|_| !is_lost(op)))?;
     let max_bytes = plan::max_bytes(key.identity.driver.memory_bytes);
     let known = earlier.header.as_ref().map(|header| &header.rates);
     let known = known.or(plan.rates.as_ref());
@@ -146,9 +147,8 @@ fn queue(
     sizing: &Sizing<'_>,
     earlier: &Earlier,
 ) -> (Vec<Planned>, Skipped) {
-    let is_done = |row: &&Row| is_timing(row) || Case::of(row).slow_sums;
-    let own = earlier.rows.iter().filter(is_done);
-    let done: HashSet<Case> = own.map(Case::of).collect();
+    let own = earlier.rows.iter().filter(|row| is_timing(row));
+    let done: HashSet<Op> = own.map(|row| row.op).collect();
     let mut failed = HashSet::new();
     let mut skipped = Skipped::default();
     for (case, reason) in &earlier.failed {
@@ -156,9 +156,9 @@ fn queue(
         skipped.add(&format!("failed: {reason}"), 1);
     }
     let stack = &device.identity().stack;
-    let refuses = |case: &Case| {
-        let refusal = device.refuses(case);
-        refusal.or_else(|| options.plan.leaves_out(stack, &case.op))
+    let refuses = |op: &Op| {
+        let refusal = device.refuses(op);
+        refusal.or_else(|| options.plan.leaves_out(stack, op))
     };
     let mut queue = Vec::new();
     let cases = sizing.cases();
@@ -166,22 +166,22 @@ fn queue(
         // A family of operators that the device lacks altogether has no cases to refuse one by one.
         if wanted > 0 && set != Set::Steps && !cases.iter().any(|planned| planned.set == set) {
             let sample = plan::sample(set, &sizing.supported);
-            let refusal = sample.and_then(|case| refuses(&case));
+            let refusal = sample.and_then(|op| refuses(&op));
             let reason = refusal.unwrap_or_else(|| "nothing of it is short enough here".to_owned());
             let share = (wanted as u64).div_ceil(options.shard.of);
             skipped.add(&format!("refused: set {set}: {reason}"), share);
         }
     }
     for planned in cases {
-        let case = &planned.case;
-        let name = case.canonical();
+        let op = &planned.op;
+        let name = canonical(op);
         // The shard of a case follows from the case alone, as the probes of two nodes may make plans of different sizes.
         if !options.shard.holds(&name) {
             continue;
         }
-        if let Some(reason) = refuses(case) {
+        if let Some(reason) = refuses(op) {
             skipped.add(&format!("refused: {reason}"), 1);
-        } else if !done.contains(case) && !failed.contains(name.as_str()) {
+        } else if !done.contains(op) && !failed.contains(name.as_str()) {
             queue.push(planned);
         }
     }

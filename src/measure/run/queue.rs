@@ -1,7 +1,7 @@
 //! The cases that a run still has to time: one queue a set, and the order of the plan over them.
 
-use crate::measure::device::Case;
 use crate::measure::plan::{Planned, Set};
+use crate::ops::Op;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Number of cases at the front of each queue that a device may set up ahead, and of which one that
@@ -47,26 +47,25 @@ impl Queue {
         self.sets.iter().map(|(&set, entries)| (set, entries.len()))
     }
 
-    /// The first of the cases that meet a condition, in the order of the plan.
-    pub fn first(&self, most: usize, wanted: impl Fn(&Case) -> bool) -> Vec<Planned> {
-        let entries = self.sets.values().flatten();
-        let mut found: Vec<&Entry> = entries.filter(|entry| wanted(&entry.planned.case)).collect();
+    /// The first cases in the order of the plan.
+    pub fn first(&self, most: usize) -> Vec<Planned> {
+        let mut found: Vec<&Entry> = self.sets.values().flatten().collect();
         found.sort_by_key(|entry| entry.place);
         found.iter().take(most).map(|entry| entry.planned).collect()
     }
 
     /// The cases at the front of all queues, which come next.
-    pub fn upcoming(&self) -> impl Iterator<Item = &Case> {
+    pub fn upcoming(&self) -> impl Iterator<Item = &Op> {
         let fronts = self.sets.values();
-        fronts.flat_map(|entries| entries.iter().take(LOOK_AHEAD).map(|at| &at.planned.case))
+        fronts.flat_map(|entries| entries.iter().take(LOOK_AHEAD).map(|at| &at.planned.op))
     }
 
     /// Takes the next case: one that is ready before one that is not, one of a set that need not
     /// wait before one of a set that must, then the first of the plan.
-    pub fn next(&mut self, must_wait: impl Fn(Set) -> bool, is_ready: impl Fn(&Case) -> bool) -> Option<Planned> {
+    pub fn next(&mut self, must_wait: impl Fn(Set) -> bool, is_ready: impl Fn(&Op) -> bool) -> Option<Planned> {
         let candidates = self.sets.iter().filter_map(|(&set, entries)| {
             let mut ahead = entries.iter().take(LOOK_AHEAD);
-            let ready = ahead.position(|entry| is_ready(&entry.planned.case));
+            let ready = ahead.position(|entry| is_ready(&entry.planned.op));
             let at = ready.unwrap_or(0);
             let place = entries.get(at)?.place;
             Some(((ready.is_none(), must_wait(set), place), set, at))
@@ -82,18 +81,18 @@ mod tests {
     use crate::ops::{Gemm, Op};
 
     fn planned(set: Set, size: u64) -> Planned {
-        let case = Case::cold(Op::Gemm(Gemm::new(size, 8, 8)));
-        Planned { case, set }
+        let op = Op::Gemm(Gemm::new(size, 8, 8));
+        Planned { op, set }
     }
 
     fn sizes(mut queue: Queue, ready: impl Fn(u64) -> bool, waiting: &[Set]) -> Vec<u64> {
-        let size = |case: &Case| match case.op {
+        let size = |op: &Op| match op {
             Op::Gemm(gemm) => gemm.m,
             _ => unreachable!(),
         };
         std::iter::from_fn(|| {
-            let next = queue.next(|set| waiting.contains(&set), |case| ready(size(case)))?;
-            Some(size(&next.case))
+            let next = queue.next(|set| waiting.contains(&set), |op| ready(size(op)))?;
+            Some(size(&next.op))
         })
         .collect()
     }
@@ -116,7 +115,7 @@ mod tests {
         assert_eq!(sizes(two_sets(), ready, &[]), [1, 3, 5, 6, 7, 8, 2, 4]);
         // Where nothing is ready, the first of the plan is waited for.
         assert_eq!(sizes(two_sets(), |_| false, &[])[0], 1);
-        let first = two_sets().first(3, |_| true);
+        let first = two_sets().first(3);
         assert_eq!(
             first,
             [1, 2, 3].map(|size| planned(if size == 2 { Set::Attention } else { Set::Sobol }, size))

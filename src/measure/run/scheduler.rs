@@ -5,15 +5,16 @@ use super::fair_share::FairShare;
 use super::queue::Queue;
 use super::{Ended, Event, Options, Watch};
 use crate::dataset::steps::MeasuredStep;
-use crate::dataset::{Measured, Role, Row, Skipped, line};
+use crate::dataset::{Cache, Measured, Role, Row, Skipped, line};
 use crate::error::Result;
 use crate::measure::checks::Verdict;
-use crate::measure::device::{Case, Device};
+use crate::measure::device::Device;
 use crate::measure::journal::{Header, Journal};
 use crate::measure::path::KernelPath;
 use crate::measure::plan::{Planned, PlannedStep, Sizing};
 use crate::measure::protocol::{Clocks, Timing, time};
 use crate::measure::stopping::Limits;
+use crate::ops::Op;
 use crate::units::{Hertz, Seconds};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -92,7 +93,7 @@ impl Run<'_> {
         self.look_ahead();
         let (shares, device) = (&self.shares, &*self.device);
         let must_wait = |set| shares.must_wait(set);
-        self.queue.next(must_wait, |case| device.is_ready(case))
+        self.queue.next(must_wait, |op| device.is_ready(op))
     }
 
     /// Has the device prepare what comes next.
@@ -118,11 +119,10 @@ impl Run<'_> {
         }
         if self.anchors.is_empty() {
             let most = plan.anchors.min(self.queue.len() / 20 + self.planned_steps.len());
-            let is_plain = |case: &Case| *case == Case::cold(case.op);
-            let mut anchors = self.sizing.anchors(&|case| self.device.refuses(case));
-            anchors.extend(self.queue.first(most, is_plain));
+            let mut anchors = self.sizing.anchors(&|op| self.device.refuses(op));
+            anchors.extend(self.queue.first(most));
             let mut known = HashSet::new();
-            anchors.retain(|anchor| known.insert(anchor.case));
+            anchors.retain(|anchor| known.insert(anchor.op));
             anchors.truncate(most);
             self.anchors = anchors;
         }
@@ -210,7 +210,7 @@ impl Run<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<ControlFlow<()>> {
         // Since the queue was made, the path may have been given up.
-        if let Some(reason) = self.device.refuses(&planned.case) {
+        if let Some(reason) = self.device.refuses(&planned.op) {
             if role == Role::Plan {
                 self.skipped.add(&format!("refused: {reason}"), 1);
             }
@@ -224,15 +224,15 @@ impl Run<'_> {
             _ => 0,
         });
         let clocks = &mut self.clocks;
-        let timing = match time(self.device, &planned.case, &self.limits, clocks) {
+        let timing = match time(self.device, &planned.op, &self.limits, clocks) {
             Ok(timing) => timing,
             Err(error) => {
                 let took = self.device.now().saturating_sub(begin);
                 self.shares.add(planned.set, took);
-                return self.fail(&planned.case, role, &error.to_string(), watch);
+                return self.fail(&planned.op, role, &error.to_string(), watch);
             }
         };
-        self.failures.insert(KernelPath::of(&planned.case.op), None);
+        self.failures.insert(KernelPath::of(&planned.op), None);
         self.shares.add(planned.set, timing.took);
         self.busy += timing.busy;
         let row = self.row(planned, role, at, &timing);
@@ -250,10 +250,10 @@ impl Run<'_> {
 
     /// Counts a case that failed: what a library refuses costs the case, a path that has only failed
     /// its other cases, too, and a lost device ends the run.
-    fn fail(&mut self, case: &Case, role: Role, error: &str, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
+    fn fail(&mut self, op: &Op, role: Role, error: &str, watch: &mut Watch<'_>) -> Result<ControlFlow<()>> {
         let reason = error.replace('\n', " ");
         self.lost = self.device.lost();
-        let path = KernelPath::of(&case.op);
+        let path = KernelPath::of(op);
         if let Some(failures) = self.failures.entry(path).or_insert(Some(0)) {
             *failures += 1;
             if *failures == FAILURES {
@@ -262,20 +262,20 @@ impl Run<'_> {
             }
         }
         if role == Role::Plan {
-            self.journal.failed(case, &reason)?;
+            self.journal.failed(op, &reason)?;
             self.skipped.add(&format!("failed: {reason}"), 1);
         }
-        self.anchors.retain(|anchor| anchor.case != *case);
-        let flow = watch(&Event::Failed { case, reason: &reason });
+        self.anchors.retain(|anchor| anchor.op != *op);
+        let flow = watch(&Event::Failed { op, reason: &reason });
         Ok(self.unless_lost(flow))
     }
 
     fn row(&self, planned: &Planned, role: Role, at: f64, timing: &Timing) -> Row {
         let summary = &timing.summary;
         Row {
-            op: planned.case.op,
+            op: planned.op,
             gpu: self.shared.gpu.clone(),
-            stack: self.shared.stack_of(&planned.case.op),
+            stack: self.shared.stack_of(&planned.op),
             time: summary.median,
             p10: summary.tails.map(|tails| tails.0),
             p90: summary.tails.map(|tails| tails.1),
@@ -286,7 +286,7 @@ impl Run<'_> {
             measured: Some(Box::new(Measured {
                 set: planned.set.name().to_owned(),
                 role,
-                cache: planned.case.cache,
+                cache: Cache::Cold,
                 rank: 0,
                 // Digits beyond the resolution of a clock would not compress.
                 at_s: (at * 1024.0).round() / 1024.0,

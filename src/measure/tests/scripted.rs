@@ -7,7 +7,7 @@ use crate::dataset::{Kernel, SCRIPTED};
 use crate::error::{Error, Result};
 use crate::measure::choices::OpenChooser;
 use crate::measure::device::{
-    Case, Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step,
+    Chain, Checked, Checks, ClockReasons, Device, DriverInfo, Identity, Replay, Sensors, Step, canonical,
 };
 use crate::measure::path::{KernelPath, Refusals};
 use crate::named_enum;
@@ -208,17 +208,15 @@ impl Scripted {
     }
 
     /// The time of one call without noise.
-    pub fn truth(&self, case: &Case) -> Seconds {
+    pub fn truth(&self, op: &Op) -> Seconds {
         let script = &self.script;
-        let wide = case.op.dtype().map_or(1.0, |dtype| dtype.size() as f64 / 2.0);
-        let arithmetic = case.op.flops() / (script.rate * (1.0 / wide));
-        let traffic = case.op.bytes() / script.bandwidth;
+        let wide = op.dtype().map_or(1.0, |dtype| dtype.size() as f64 / 2.0);
+        let arithmetic = op.flops() / (script.rate * (1.0 / wide));
+        let traffic = op.bytes() / script.bandwidth;
         // Every shape is up to 10 % off the roofline.
-        let shape = fnv1a(Case::cold(case.op).canonical().as_bytes());
+        let shape = fnv1a(canonical(op).as_bytes());
         let offset = 1.0 + 0.1 * Random::new(shape, "offset").uniform();
-        // Sums without fast accumulation take a sixth longer.
-        let sums = if case.slow_sums { 7.0 / 6.0 } else { 1.0 };
-        script.floor + arithmetic.max(traffic) * (offset * sums)
+        script.floor + arithmetic.max(traffic) * offset
     }
 
     /// One operator of each path in these formats, the first format of the script last.
@@ -288,9 +286,9 @@ const CLOCK: Hertz = Hertz::from_hertz(1.5e9);
 /// Share of the clock while the device is throttled.
 const THROTTLED: f64 = 0.7;
 
-/// The plan that a case compiles, if it is of attention.
-fn plan_of(case: &Case) -> Option<Attention> {
-    match case.op {
+/// The plan that an operator compiles, if it is attention.
+fn plan_of(op: &Op) -> Option<Attention> {
+    match *op {
         Op::Attention(op) => Some(op),
         _ => None,
     }
@@ -323,26 +321,26 @@ impl Device for Scripted {
         &self.identity
     }
 
-    fn refuses(&self, case: &Case) -> Option<String> {
-        let Some(dtype) = case.op.dtype() else {
+    fn refuses(&self, op: &Op) -> Option<String> {
+        let Some(dtype) = op.dtype() else {
             return Some("collectives need several devices".to_owned());
         };
         if !self.script.dtypes.contains(&dtype) {
             return Some(format!("{} does not run here", dtype.name()));
         }
-        if !self.script.attention && matches!(case.op, Op::Attention(_)) {
+        if !self.script.attention && matches!(op, Op::Attention(_)) {
             return Some("there is no fused attention here".to_owned());
         }
-        if let Some(reason) = self.refusals.reason(&case.op) {
+        if let Some(reason) = self.refusals.reason(op) {
             return Some(reason);
         }
-        (case.op.bytes() > MOST).then(|| "the operands do not fit".to_owned())
+        (op.bytes() > MOST).then(|| "the operands do not fit".to_owned())
     }
 
-    fn open(&mut self, case: &Case) -> Result<Box<dyn Chain + '_>> {
+    fn open(&mut self, op: &Op) -> Result<Box<dyn Chain + '_>> {
         std::thread::sleep(self.script.sleep);
         self.now += self.script.set_up;
-        if let Some(plan) = plan_of(case) {
+        if let Some(plan) = plan_of(op) {
             let in_line = self.now + self.script.compile;
             let compiled = *self.compiled.entry(plan).or_insert(in_line);
             self.now = self.now.max(compiled);
@@ -355,10 +353,10 @@ impl Device for Scripted {
         if self.script.failing.contains(&number) {
             return Err(Error::infeasible(format!("the script lets case {number} fail")));
         }
-        let truth = self.truth(case);
+        let truth = self.truth(op);
         // The first call, which no event times.
         self.pass(truth);
-        let kernel = matches!(case.op, Op::Gemm(_)).then(|| Kernel {
+        let kernel = matches!(op, Op::Gemm(_)).then(|| Kernel {
             name: Some("algorithm 0".to_owned()),
             tile: Some((128, 128)),
             ..Kernel::default()
@@ -374,11 +372,11 @@ impl Device for Scripted {
     /// The sum of the operators that the step consists of.
     fn open_step(&mut self, architecture: &Architecture, workload: &Workload) -> Result<Box<Step<'_>>> {
         let items = lower(architecture, workload)?.items;
-        let cases = || items.iter().map(|item| (Case::cold(item.op), item.count));
-        if let Some(reason) = cases().find_map(|(case, _)| self.refuses(&case)) {
+        if let Some(reason) = items.iter().find_map(|item| self.refuses(&item.op)) {
             return Err(Error::infeasible(reason));
         }
-        let truth: Seconds = cases().map(|(case, count)| self.truth(&case) * count as f64).sum();
+        let truth = items.iter().map(|item| self.truth(&item.op) * item.count as f64);
+        let truth: Seconds = truth.sum();
         self.now += self.script.set_up * items.len() as u32;
         Ok(Box::new(move || {
             let time = self.sample(truth);
@@ -431,8 +429,8 @@ impl Device for Scripted {
         Ok(())
     }
 
-    fn look_ahead(&mut self, cases: &mut dyn Iterator<Item = &Case>) {
-        for plan in cases.filter_map(plan_of) {
+    fn look_ahead(&mut self, ops: &mut dyn Iterator<Item = &Op>) {
+        for plan in ops.filter_map(plan_of) {
             let Some(worker) = self.free.iter_mut().min() else {
                 return;
             };
@@ -443,8 +441,8 @@ impl Device for Scripted {
         }
     }
 
-    fn is_ready(&self, case: &Case) -> bool {
-        let compiled = plan_of(case).and_then(|plan| self.compiled.get(&plan));
+    fn is_ready(&self, op: &Op) -> bool {
+        let compiled = plan_of(op).and_then(|plan| self.compiled.get(&plan));
         self.free.is_empty() || compiled.is_none_or(|&at| at <= self.now)
     }
 

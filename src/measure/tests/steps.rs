@@ -32,7 +32,7 @@ fn every_step_is_timed_twice_and_written_as_a_run() {
         // The chain of the operators, but for the sums of gradients.
         let lowered = lower(&step.architecture, &step.workload).unwrap();
         let items = lowered.items.iter();
-        let truth = items.map(|item| device.truth(&Case::cold(item.op)) * item.count as f64);
+        let truth = items.map(|item| device.truth(&item.op) * item.count as f64);
         let truth = truth.sum::<Seconds>().secs();
         let share = step.seconds / truth;
         assert!((0.8..1.25).contains(&share), "{share}");

@@ -4,7 +4,6 @@ pub mod choices;
 pub mod evaluation;
 pub mod import;
 pub mod measure;
-pub mod probe;
 pub mod runs;
 pub mod training;
 
