@@ -3,7 +3,7 @@
 use crate::cli::args::View;
 use crate::cli::args::measure::MeasureArgs;
 use crate::cli::{Answer, DONE, FAILED, note, progress_bar, render, rows, say};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::measure::journal::{self, Existing};
 use crate::measure::plan;
 use crate::measure::{self, Event, Options};
@@ -35,7 +35,6 @@ pub(super) fn run(args: &MeasureArgs, view: View) -> Result<Answer> {
         return choices(args, out, existing, shapes, view);
     }
     let plan = plan::find(&args.plan)?;
-    let shard = shard(args)?;
     let mut device = measure::open(&args.device)?;
     let _ = ctrlc::set_handler(interrupt);
     let options = Options {
@@ -44,7 +43,7 @@ pub(super) fn run(args: &MeasureArgs, view: View) -> Result<Answer> {
         plan: &plan,
         budget: args.budget.unwrap_or(plan.budget),
         seed: args.seed,
-        shard,
+        shard: args.shard.unwrap_or(Shard::WHOLE),
         strict: args.strict,
         checked: args.checked.as_deref(),
     };
@@ -115,47 +114,6 @@ fn interrupt() {
         std::process::exit(ENDED_BY_INTERRUPT);
     }
     say("ending after the case in flight; once more to end at once");
-}
-
-/// The shard of the plan: that of `--shard`, else of the task of a Slurm job array, else the whole.
-fn shard(args: &MeasureArgs) -> Result<Shard> {
-    if let Some(shard) = args.shard {
-        return Ok(shard);
-    }
-    let variable = |name: &str| match std::env::var(name) {
-        Err(_) => Ok(None),
-        Ok(text) => text
-            .parse::<u64>()
-            .map(Some)
-            .map_err(|_| Error::field("environment", name, format!("`{text}`"), "a whole number")),
-    };
-    let Some(task) = variable("SLURM_ARRAY_TASK_ID")? else {
-        return Ok(Shard::WHOLE);
-    };
-    let step = variable("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
-    let needed = |name: &'static str| {
-        variable(name)?.ok_or_else(|| {
-            let allowed = "the bounds of the job array, or --shard I/N";
-            Error::field("environment", name, "not set beside SLURM_ARRAY_TASK_ID", allowed)
-        })
-    };
-    let (least, most) = (needed("SLURM_ARRAY_TASK_MIN")?, needed("SLURM_ARRAY_TASK_MAX")?);
-    let tasks = most.saturating_sub(least) / step + 1;
-    if let Some(count) = variable("SLURM_ARRAY_TASK_COUNT")?.filter(|&count| count != tasks) {
-        // A list such as 1,5,6 has gaps, so the number of the shard does not follow from the task.
-        let allowed = format!("{tasks}, an array without gaps, or --shard I/N");
-        return Err(Error::field("environment", "SLURM_ARRAY_TASK_COUNT", count, &allowed));
-    }
-    let index = task.saturating_sub(least) / step + 1;
-    if index > tasks || task < least {
-        let allowed = format!("{least} to {most}");
-        return Err(Error::field("environment", "SLURM_ARRAY_TASK_ID", task, &allowed));
-    }
-    let shard = Shard { index, of: tasks };
-    say(&format!(
-        "task {task} of a Slurm job array: shard {shard} of the plan (--shard says otherwise)"
-    ));
-    Ok(shard)
 }
 
 fn show(event: &Event<'_>, bar: &ProgressBar) {

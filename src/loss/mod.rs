@@ -541,15 +541,6 @@ impl Model {
         normals.map(|pair| pair[deeper] * mnat * away / 1e3).collect()
     }
 
-    /// What this vocabulary costs at equal FLOPs against the best one of its family of tokenizers, 10^-3 nats, and the best.
-    pub fn vocabulary(&self, profile: &Profile, tokens: f64) -> (f64, u64) {
-        let loss = |vocab| self.terms.vocabulary(profile, tokens, vocab);
-        let all = (1..=512u64).map(|thousands| 1000 * thousands);
-        let best = all.min_by(|a, b| loss(*a).total_cmp(&loss(*b)));
-        let best = best.expect("there are vocabularies");
-        (1e3 * (loss(profile.vocab) - loss(best)).max(0.0), best)
-    }
-
     /// Fails where two shapes have different tokenizers.
     pub fn same_tokenizer(place: &str, vocab: u64, reference: u64) -> Result<(), Error> {
         if vocab == reference {

@@ -55,7 +55,6 @@ pub struct Terms {
     linear: Curve,
     format: BTreeMap<Dtype, Curve>,
     scale: Scale,
-    vocabulary: Vocabulary,
 }
 
 #[derive(Debug, Deserialize)]
@@ -182,20 +181,6 @@ struct Scale {
     loss_nats: f64,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Vocabulary {
-    l0: f64,
-    l1: f64,
-    a: f64,
-    l2: f64,
-    e: f64,
-    l3: f64,
-    d: f64,
-    #[serde(rename = "source")]
-    _source: String,
-}
-
 /// Head sizes that have a random number of their own: multiples of 8 up to 256.
 const HEAD_SIZES: usize = 33;
 
@@ -304,27 +289,6 @@ impl Terms {
     fn expert_gain(&self, profile: &Profile) -> f64 {
         let slope = self.experts.e1 + self.experts.e2 * (profile.size.blocks / 1e8).ln();
         (slope * profile.sparsity.ln()).min(0.0)
-    }
-
-    /// Loss normalised by unigrams at this many FLOPs: only differences between vocabularies of one family of
-    /// tokenizers mean something.
-    pub fn vocabulary(&self, profile: &Profile, tokens: f64, vocab: u64) -> f64 {
-        let Vocabulary {
-            l0,
-            l1,
-            a,
-            l2,
-            e,
-            l3,
-            d,
-            ..
-        } = self.vocabulary;
-        let (blocks, width) = (profile.size.blocks / 1e6, profile.size.width / 1e3);
-        let vocab = vocab as f64 / 1e3;
-        let flops = 6.0 * profile.size.blocks * tokens / 1e15;
-        l0 + l1 * blocks.powf(-a)
-            + l2 * (vocab * width).powf(-e)
-            + l3 * (flops / 6.0 / (blocks + vocab * width)).powf(-d)
     }
 }
 

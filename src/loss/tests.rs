@@ -352,23 +352,6 @@ fn formats_of_training_cost_what_was_published() {
     assert_eq!(cost(8e9, |shape| shape.format = Dtype::Fp16), [0.0; 3]);
 }
 
-#[test]
-fn vocabularies_are_best_where_the_law_says() {
-    let model = Model::get();
-    for (blocks, width, ratio, best) in [
-        (2.65e9, 2560.0, 20.0, 41.0),
-        (2.65e9, 2560.0, 400.0, 93.0),
-        (6.7e9, 4096.0, 20.0, 57.0),
-        (6.7e9, 4096.0, 400.0, 129.0),
-    ] {
-        let mut profile = generic(blocks, 100.0);
-        profile.size.width = width;
-        let (cost, found) = model.vocabulary(&profile, ratio * blocks);
-        assert!((found as f64 / 1e3 / best - 1.0).abs() < 0.07, "{found} for {best}");
-        assert!((0.0..7.0).contains(&cost));
-    }
-}
-
 /// 40 % of an H100's dense bf16 for a thousand hours.
 #[test]
 fn a_thousand_hours_are_best_spent_on_two_to_five_billion_parameters() {

@@ -136,10 +136,6 @@ impl GraphReport {
 impl Report for GraphReport {
     const LISTS: &'static [&'static str] = &["lines"];
 
-    fn predicted(&self) -> usize {
-        self.lines.len()
-    }
-
     fn page(&self) -> String {
         let headings = [
             left("operator"),

@@ -98,11 +98,6 @@ pub trait Report: Serialize + Sized {
         text.push('\n');
         text
     }
-
-    /// How many operators were predicted for it, equal ones once.
-    fn predicted(&self) -> usize {
-        0
-    }
 }
 
 /// A report of any kind.
@@ -118,9 +113,6 @@ pub trait AnyReport: Send + Sync {
 
     /// What a picture of it shows; `None` if there is none.
     fn drawn(&self) -> Option<Chart>;
-
-    /// How many operators were predicted for it, equal ones once.
-    fn predicted(&self) -> usize;
 }
 
 impl<R: Report + Send + Sync> AnyReport for R {
@@ -138,10 +130,6 @@ impl<R: Report + Send + Sync> AnyReport for R {
 
     fn drawn(&self) -> Option<Chart> {
         Report::drawn(self)
-    }
-
-    fn predicted(&self) -> usize {
-        Report::predicted(self)
     }
 }
 

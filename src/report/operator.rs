@@ -193,10 +193,6 @@ impl WaveCount {
 impl Report for OperatorsReport {
     const LISTS: &'static [&'static str] = &["ops"];
 
-    fn predicted(&self) -> usize {
-        self.ops.len()
-    }
-
     fn page(&self) -> String {
         let texts: Vec<_> = self.ops.iter().map(Report::page).collect();
         texts.join("\n")
@@ -204,10 +200,6 @@ impl Report for OperatorsReport {
 }
 
 impl Report for OperatorReport {
-    fn predicted(&self) -> usize {
-        1
-    }
-
     fn page(&self) -> String {
         let mut lines = vec![
             ("on", self.gpu.to_string()),

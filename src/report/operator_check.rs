@@ -68,10 +68,6 @@ impl From<&OperatorDiagnosis> for OperatorRuleKeys {
 impl Report for OperatorCheckReport {
     const LISTS: &'static [&'static str] = &["rules"];
 
-    fn predicted(&self) -> usize {
-        1
-    }
-
     fn page(&self) -> String {
         let headings = [
             left("rule"),

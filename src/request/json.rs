@@ -43,8 +43,6 @@ pub struct BodyTraits {
     pub has_target: bool,
     /// Whether it has the key `workload`.
     pub has_workload: bool,
-    /// Whether it may be the config.json of a model, with the rest in a query string.
-    pub may_be_config: bool,
     /// The key that names a file to write; `None` if it writes none.
     pub writes: Option<&'static str>,
 }
@@ -59,13 +57,11 @@ impl BodyTraits {
     pub const PLAIN: Self = Self {
         has_target: false,
         has_workload: false,
-        may_be_config: false,
         writes: None,
     };
-    /// A request about a model.
-    const MODEL: Self = Self {
+    /// A request with a workload.
+    const WORKING: Self = Self {
         has_workload: true,
-        may_be_config: true,
         ..Self::TARGETED
     };
 }
@@ -81,19 +77,16 @@ impl Bodied for AttentionRequest {}
 impl Bodied for GraphRequest {}
 impl Bodied for PlanRequest {}
 impl Bodied for ModelRequest {
-    const BODY: BodyTraits = BodyTraits::MODEL;
+    const BODY: BodyTraits = BodyTraits::WORKING;
 }
 impl Bodied for StepRequest {
-    const BODY: BodyTraits = BodyTraits::MODEL;
+    const BODY: BodyTraits = BodyTraits::WORKING;
 }
 impl Bodied for SearchRequest {
-    const BODY: BodyTraits = BodyTraits {
-        has_workload: true,
-        ..BodyTraits::TARGETED
-    };
+    const BODY: BodyTraits = BodyTraits::WORKING;
 }
 impl Bodied for PruneRequest {
-    const BODY: BodyTraits = SearchRequest::BODY;
+    const BODY: BodyTraits = BodyTraits::WORKING;
 }
 impl Bodied for CalibrateRequest {
     const BODY: BodyTraits = BodyTraits {

@@ -4,7 +4,7 @@ use crate::gpu::Gpu;
 use crate::request::written::{Gigabits, Gigabytes};
 use crate::units::BytesPerSecond;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// What is predicted for where neither a GPU nor a model is named.
 pub const DEFAULT_GPU: &str = "h200";
@@ -34,15 +34,13 @@ impl From<String> for FrameworkRequest {
 }
 
 /// Where the predicted work runs and what answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields, default)]
-#[into_params(parameter_in = Query)]
 pub struct TargetRequest {
     /// The GPU; `shapewise gpus` and `/v1/gpus` list them, on the command line also the TOML file of another; a
     /// model of one GPU names its own [default: h200].
     #[arg(long, value_name = "NAME|FILE.toml")]
     #[schema(default = "h200")]
-    #[param(default = "h200")]
     pub gpu: Option<String>,
     /// A built-in model by name, on the command line also the path of a trained one [default: the model of the GPU].
     #[arg(long, value_name = "NAME|PATH")]
@@ -52,7 +50,6 @@ pub struct TargetRequest {
     /// whose kernel a single operator is, if it is given.
     #[arg(long, value_name = "NAME|PATH")]
     #[schema(inline)]
-    #[param(value_type = Option<String>)]
     pub framework: Option<FrameworkRequest>,
     /// The server launches every kernel from the host instead of replaying CUDA graphs (vLLM's --enforce-eager, SGLang's
     /// --disable-cuda-graph).
@@ -61,19 +58,16 @@ pub struct TargetRequest {
     /// Bandwidth between nodes of one GPU in one direction, in Gb/s [default: that of the GPU's usual server].
     #[arg(long, value_name = "GBIT")]
     #[schema(inline)]
-    #[param(inline)]
     pub network_gbit_per_s: Option<Gigabits>,
     /// Bandwidth between two GPUs of a node in one direction, in GB/s, such as 8 for cards that reach each other through the host
     /// over PCIe 4.0 x8 [default: that of the GPU].
     #[arg(long, value_name = "GBYTE")]
     #[schema(inline)]
-    #[param(inline)]
     pub link_gbyte_per_s: Option<Gigabytes>,
     /// Bandwidth of the link between a GPU and its host in one direction, in GB/s [default: that of the GPU's usual
     /// server].
     #[arg(long, value_name = "GBYTE")]
     #[schema(inline)]
-    #[param(inline)]
     pub host_gbyte_per_s: Option<Gigabytes>,
     /// Widen intervals so that they hold for any software stack of the GPU, not for the one that answers alone. A step has the
     /// wider one of its framework and its operators, a planned engine that of its framework.

@@ -11,16 +11,15 @@ use crate::request::{Size, Sizes};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::LazyLock;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// Tokens per sequence in training and prefill, cached tokens in decode and tokens of a prompt, unless stated.
 pub(super) const USUAL_SEQUENCE: u64 = 4096;
 
 /// What one step does and over how many GPUs it is spread.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema, IntoParams, clap::Args)]
+#[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 #[schema(default)]
-#[into_params(parameter_in = Query)]
 pub struct WorkloadRequest {
     /// Training step, prefill of prompts, or decoding of one token a sequence.
     #[arg(long, default_value_t)]

@@ -3,9 +3,9 @@
 use crate::answer::predictors::Predictors;
 use crate::answer::question::Context;
 use crate::arch::{Architecture, Preset, read_object};
-use crate::error::{self, Error, shortened};
+use crate::error::{self, Error};
 use crate::predict::Predictor;
-use crate::request::json::{self, Bodied, BodyTraits};
+use crate::request::json::{self, Bodied};
 use crate::request::{ArchitectureRequest, TargetRequest, UNNAMED};
 use crate::serve::App;
 use crate::serve::limits::Limits;
@@ -16,7 +16,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use futures_util::StreamExt;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -47,13 +47,12 @@ impl<R: Bodied> FromRequest<App> for JsonRequest<R> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let (bytes, query) = arrived(request, app).await?;
-        read(&bytes, query.as_deref())
+        read(&arrived(request, app).await?)
     }
 }
 
-/// The bytes of a body that is declared as JSON, and its query string.
-pub async fn arrived(request: Request, app: &App) -> Result<(body::Bytes, Option<String>), Problem> {
+/// The bytes of a body that is declared as JSON.
+pub async fn arrived(request: Request, app: &App) -> Result<body::Bytes, Problem> {
     let declared = request.headers().get(header::CONTENT_TYPE);
     let declared = declared.and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let is_declared = is_json(declared);
@@ -66,8 +65,15 @@ pub async fn arrived(request: Request, app: &App) -> Result<(body::Bytes, Option
     // A body that is refused is read too, so that the next request of the connection is found behind it.
     let bytes = whole(request.into_body(), &app.limits).await?;
     match is_declared {
-        true => Ok((bytes, query)),
         false => Err(Problem::not_declared()),
+        true => match query.as_deref() {
+            None | Some("") => Ok(bytes),
+            Some(query) => Err(Problem::field(
+                "query string",
+                query,
+                "nothing; all keys are in the body",
+            )),
+        },
     }
 }
 
@@ -108,33 +114,15 @@ async fn whole(body: Body, limits: &Limits) -> Result<body::Bytes, Problem> {
     }
 }
 
-/// Reads the bytes of a body; `query` is the query string beside it.
-pub fn read<R: Bodied>(bytes: &[u8], query: Option<&str>) -> Result<JsonRequest<R>, Problem> {
-    let (body, is_config) = value(bytes, query, R::BODY)?;
-    let read = json::body(body).map_err(|error| Problem::from(error).beside(is_config));
-    read.map(|(request, target)| JsonRequest { request, target })
+/// Reads the bytes of a body.
+pub fn read<R: Bodied>(bytes: &[u8]) -> Result<JsonRequest<R>, Problem> {
+    let (request, target) = json::body(value(bytes)?)?;
+    Ok(JsonRequest { request, target })
 }
 
-/// The JSON of a body, and whether it was a config.json whose query string held the rest.
-pub fn value(bytes: &[u8], query: Option<&str>, has: BodyTraits) -> Result<(Value, bool), Problem> {
-    let body: Value =
-        serde_json::from_slice(bytes).map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
-    let pairs = pairs(query.unwrap_or(""));
-    if has.may_be_config && body.get("model_type").is_some() {
-        let mut request = Map::new();
-        let mut workload = pairs;
-        for key in TargetRequest::KEYS {
-            request.extend(workload.remove(key).map(|value| (key.to_owned(), value)));
-        }
-        request.insert("architecture".to_owned(), body);
-        request.insert("workload".to_owned(), Value::Object(workload));
-        return Ok((Value::Object(request), true));
-    }
-    if let Some((key, value)) = pairs.into_iter().next() {
-        let allowed = "no query string, unless the body is a config.json";
-        return Err(Problem::field(&key, &shown(&value), allowed));
-    }
-    Ok((body, false))
+/// The JSON of a body.
+pub fn value(bytes: &[u8]) -> Result<Value, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))
 }
 
 /// The service answers from what is built in and reads no files.
@@ -160,32 +148,14 @@ pub fn architecture(request: &ArchitectureRequest, key: &str) -> error::Result<A
     }
 }
 
-/// The pairs of a query string; numbers and truth values are read as such.
-fn pairs(query: &str) -> Map<String, Value> {
-    let pairs = form_urlencoded::parse(query.as_bytes());
-    let read = pairs.map(|(key, text)| {
-        let value = match serde_json::from_str(&text) {
-            Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
-            _ => Value::String(text.into_owned()),
-        };
-        (key.into_owned(), value)
-    });
-    read.collect()
-}
-
-/// A value as messages repeat it.
-fn shown(value: &Value) -> String {
-    shortened(&value.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{GemmRequest, ModelRequest, SearchRequest, Size};
+    use crate::request::{GemmRequest, ModelRequest, SearchRequest};
     use serde_json::json;
 
     fn refusal<R: Bodied>(body: &Value) -> Value {
-        let problem = match read::<R>(body.to_string().as_bytes(), None) {
+        let problem = match read::<R>(body.to_string().as_bytes()) {
             Ok(_) => panic!("{body} was taken"),
             Err(problem) => problem,
         };
@@ -237,25 +207,10 @@ mod tests {
             let problem = refusal::<GemmRequest>(&body);
             assert_eq!(problem["status"], 422, "{problem}");
         }
-        let problem = read::<GemmRequest>(b"{", None).unwrap_err();
+        let problem = read::<GemmRequest>(b"{").unwrap_err();
         assert_eq!(problem.status().as_u16(), 400);
         let deep = "[".repeat(10_000);
-        let problem = read::<GemmRequest>(deep.as_bytes(), None).unwrap_err();
+        let problem = read::<GemmRequest>(deep.as_bytes()).unwrap_err();
         assert_eq!(problem.status().as_u16(), 400);
-    }
-
-    #[test]
-    fn a_config_may_be_the_body_with_the_rest_in_the_query_string() {
-        let config = json!({"model_type": "llama", "hidden_size": 64});
-        let bytes = config.to_string();
-        let read_with = |query| read::<ModelRequest>(bytes.as_bytes(), Some(query));
-        let model = read_with("gpu=a100&mode=decode&batch=8&sequence_parallel=true").unwrap();
-        assert_eq!(model.target.gpu.as_deref(), Some("a100"));
-        assert_eq!(model.request.workload.batch, Some(Size::Number(8)));
-        assert!(model.request.workload.sequence_parallel);
-        let problem = read_with("batch=eight").unwrap_err();
-        assert!(problem.json().contains("\"field\": \"batch\""), "{problem:?}");
-        let problem = read::<GemmRequest>(br#"{"m":1,"n":1,"k":1}"#, Some("gpu=a100"));
-        assert!(problem.unwrap_err().json().contains("query string"));
     }
 }

@@ -8,7 +8,6 @@ use crate::gpu::Gpu;
 use crate::ops::Op;
 use crate::report::Report;
 use crate::report::operator::OperatorsReport;
-use crate::request;
 use crate::request::json::BodyTraits;
 use crate::request::{TargetRequest, read_operator};
 use crate::search::Watch;
@@ -77,10 +76,8 @@ pub fn route(question: &'static Question) -> MethodRouter<App> {
     if question.example.is_some() {
         return post(async move |State(app): State<App>, request: Request| {
             let headers = request.headers().clone();
-            let (bytes, query) = body::arrived(request, &app).await?;
-            let (body, is_config) = body::value(&bytes, query.as_deref(), question.body())?;
-            let answered = asked(question, &app, body, &headers).await;
-            answered.map_err(|problem| problem.beside(is_config))
+            let body = body::value(&body::arrived(request, &app).await?)?;
+            asked(question, &app, body, &headers).await
         });
     }
     let known = Arc::new(OnceLock::new());
@@ -100,12 +97,7 @@ async fn asked(question: &'static Question, app: &App, body: Value, headers: &He
     let keys: Arc<[String]> = keys.cloned().collect();
     let named = move |error| named(error, question.body(), &keys);
     let answer = question.read(body, app.predictors.clone()).map_err(&named)?;
-    let metrics = Arc::clone(&app.metrics);
-    let answer = move |watch: &Watch<'_>| -> Result<String, Problem> {
-        let report = answer(watch).map_err(&named)?;
-        metrics.predicted(report.predicted());
-        Ok(report.json())
-    };
+    let answer = move |watch: &Watch<'_>| -> Result<String, Problem> { Ok(answer(watch).map_err(&named)?.json()) };
     match question.load {
         Load::Moment => Ok(json(answer(&unwatched)?)),
         Load::Job => work(app, move || answer(&unwatched)).await,
@@ -149,26 +141,7 @@ pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchReque
         let ops = answer::operators(&predictor, &ops)?;
         Ok(OperatorsReport { ops }.json())
     });
-    let answer = answer.await?;
-    app.metrics.predicted(found);
-    Ok(answer)
-}
-
-/// Predict a GEMM, an attention or a model along one of its sizes, as `kind` says.
-#[utoipa::path(
-    post, path = "/v1/sweep", tag = "sweep",
-    request_body(content = schema::AnySweep, example = json!({"kind": "gemm", "m": 2304, "n": "1536:6144:64", "k": 4096})),
-    responses((status = 200, description = "The curve", body = schema::Sweep), Problems),
-)]
-pub async fn sweep_any(State(app): State<App>, request: Request) -> Answered {
-    let (bytes, query) = body::arrived(request, &app).await?;
-    let (body, _) = body::value(&bytes, query.as_deref(), BodyTraits::PLAIN)?;
-    let (kind, body) = request::json::kind_of(body);
-    let named = kind.as_ref().and_then(Value::as_str);
-    match named.and_then(|kind| schema::sweeps().find(|(name, _)| *name == kind)) {
-        Some((_, question)) => asked(question, &app, body, &HeaderMap::new()).await,
-        None => Err(request::json::other_kind(kind, "`gemm`, `attention` or `model`").into()),
-    }
+    answer.await
 }
 
 /// Makes a document that takes more than a moment: admitted as a job, on a thread of its own.

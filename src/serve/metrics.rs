@@ -22,7 +22,6 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<Answered, Counter>,
     times: Family<At, Histogram, fn() -> Histogram>,
-    predictions: Counter,
     connections: Gauge,
     working: Family<Work, Gauge>,
     waiting: Family<Work, Gauge>,
@@ -58,7 +57,6 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("shapewise");
         let requests = Family::<Answered, Counter>::default();
         let times = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
-        let predictions = Counter::default();
         let connections = Gauge::default();
         let working = Family::default();
         let waiting = Family::default();
@@ -69,7 +67,6 @@ impl Default for Metrics {
             Unit::Seconds,
             times.clone(),
         );
-        registry.register("predictions", "Predicted operators", predictions.clone());
         registry.register("connections", "Open connections", connections.clone());
         registry.register("working", "Requests that keep a core busy", working.clone());
         registry.register("waiting", "Requests that wait for a core", waiting.clone());
@@ -77,7 +74,6 @@ impl Default for Metrics {
             registry,
             requests,
             times,
-            predictions,
             connections,
             working,
             waiting,
@@ -103,11 +99,6 @@ impl Metrics {
     pub fn open(&self) -> Open {
         self.connections.inc();
         Open(self.connections.clone())
-    }
-
-    /// Notes predicted operators.
-    pub fn predicted(&self, ops: usize) {
-        self.predictions.inc_by(ops as u64);
     }
 
     /// Everything as text, with what runs and queues now.

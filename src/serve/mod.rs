@@ -167,7 +167,6 @@ struct Document;
 pub fn router(app: App, origins: &[String]) -> Result<Router> {
     let api = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(handlers::predict_batch))
-        .routes(routes!(handlers::sweep_any))
         .routes(routes!(handlers::gpu))
         .routes(routes!(handlers::healthz))
         .routes(routes!(handlers::readyz))

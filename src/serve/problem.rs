@@ -190,20 +190,6 @@ impl Problem {
         self
     }
 
-    /// The same problem, with the field named as it is where the body is a config.json and the query string holds the
-    /// rest.
-    #[must_use]
-    pub fn beside(mut self, is_config: bool) -> Self {
-        if let Some(field) = self.document.field.as_mut().filter(|_| is_config) {
-            for outer in ["workload.", "architecture."] {
-                if let Some(inner) = field.strip_prefix(outer) {
-                    *field = inner.to_owned();
-                }
-            }
-        }
-        self
-    }
-
     /// The same problem, in a field of `outer`.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {

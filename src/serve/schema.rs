@@ -9,20 +9,19 @@ use crate::report::SCHEMA;
 use crate::report::calibration::CalibrationReport;
 use crate::report::gpus::GpuReport;
 use crate::report::operator::OperatorsReport;
-use crate::report::sweep::SweepReport;
 use crate::request::json::Bodied;
-use crate::request::{AttentionRequest, GemmRequest, TargetRequest, WorkloadRequest, group, label};
+use crate::request::{AttentionRequest, GemmRequest, group, label};
 use crate::serve::body::BatchRequest;
 use crate::serve::handlers::Problems;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use utoipa::openapi::content::ContentBuilder;
-use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterIn};
+use utoipa::openapi::path::{HttpMethod, OperationBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{AllOfBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, OpenApi, Ref, RefOr, Required, ResponsesBuilder, Schema};
-use utoipa::{IntoParams, PartialSchema, ToSchema};
+use utoipa::{PartialSchema, ToSchema};
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
@@ -47,17 +46,8 @@ pub fn describe(question: &Question, address: &str, document: &mut OpenApi) {
     let mut method = HttpMethod::Get;
     if let Some(example) = question.example {
         method = HttpMethod::Post;
-        let (mut name, body) = question.body_schema();
+        let (name, body) = question.body_schema();
         schemas.extend(body);
-        if question.body().may_be_config && !question.is_swept() {
-            let (or_config, all) = or_config(&name);
-            schemas.extend(all);
-            name = or_config;
-            let query = || Some(ParameterIn::Query);
-            operation = operation
-                .parameters(Some(TargetRequest::into_params(query)))
-                .parameters(Some(WorkloadRequest::into_params(query)));
-        }
         let example = serde_json::from_str(example).expect("examples are JSON");
         let body = RequestBodyBuilder::new().content("application/json", content(&name).example(Some(example)));
         operation = operation.request_body(Some(body.required(Some(Required::True)).build()));
@@ -138,31 +128,6 @@ impl ToSchema for AnyOperator {
     }
 }
 
-/// A sweep of the kind that `kind` names; the other keys are those of that sweep.
-pub struct AnySweep;
-
-/// The kinds of sweeps.
-pub fn sweeps() -> impl Iterator<Item = (&'static str, &'static Question)> {
-    let named = |question: &'static Question| Some((question.name.strip_prefix("sweep_")?, question));
-    Question::ALL.iter().filter_map(named)
-}
-
-impl PartialSchema for AnySweep {
-    fn schema() -> RefOr<Schema> {
-        let of_kinds = sweeps().map(|(kind, question)| of_kind(kind, own(question.body_schema())));
-        of_kinds
-            .fold(OneOfBuilder::new(), OneOfBuilder::item)
-            .description(Some("A sweep of the kind that `kind` names."))
-            .into()
-    }
-}
-
-impl ToSchema for AnySweep {
-    fn name() -> Cow<'static, str> {
-        "SweepRequest".into()
-    }
-}
-
 /// The schema of an object with a key `kind` that says `kind`. It stays one object: one that takes no other keys cannot
 /// be added to.
 fn of_kind(kind: &str, mut schema: RefOr<Schema>) -> RefOr<Schema> {
@@ -175,42 +140,12 @@ fn of_kind(kind: &str, mut schema: RefOr<Schema>) -> RefOr<Schema> {
     schema
 }
 
-/// The name and the schemas of a request of this name or the config.json that it may be.
-fn or_config(request: &str) -> Described {
-    let name = request.replace("Request", "OrConfig");
-    let reference = |name: &str, what: &str| {
-        let mut reference = Ref::from_schema_name(name);
-        what.clone_into(&mut reference.description);
-        reference
-    };
-    let either = OneOfBuilder::new()
-        .item(reference(request, "A request."))
-        .item(reference("Config", "A Hugging Face config.json."))
-        .description(Some(
-            "A request about a model, or the config.json of one: then the query string holds the rest, as in\n\
-             `?gpu=a100&mode=decode&batch=8`.",
-        ));
-    (
-        name.clone(),
-        vec![(name, either.into()), ("Config".to_owned(), Config::schema())],
-    )
-}
-
-/// A Hugging Face config.json; which fields it has depends on its type.
-#[derive(ToSchema)]
-#[allow(dead_code)] // described, never built
-pub struct Config {
-    /// `llama`, `gpt2`, `mixtral`, …
-    model_type: String,
-}
-
 /// A document as it is answered: the report, with the version beside its keys.
 pub struct Answer<R>(PhantomData<R>);
 
 pub type Calibration = Answer<CalibrationReport>;
 pub type Gpu = Answer<GpuReport>;
 pub type Operators = Answer<OperatorsReport>;
-pub type Sweep = Answer<SweepReport>;
 
 /// Name and schemas of a document with this report.
 fn answer((report, mut schemas): Described) -> Described {

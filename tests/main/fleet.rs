@@ -259,7 +259,7 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
     }
     let cluster = Cluster::start();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measure.sbatch");
-    let array = format!("--array=0-{}", TASKS - 1);
+    let array = format!("--array=1-{TASKS}");
     let output = cluster
         .command("sbatch")
         .args(["--parsable", &array])
@@ -283,7 +283,7 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
         cluster.asked(&["scontrol", "requeue", &task]).0
     });
     let done = |task| cluster.part(task).exists() && !cluster.journal(task).exists();
-    cluster.until("every shard is measured", || (0..TASKS).all(done));
+    cluster.until("every shard is measured", || (1..=TASKS).all(done));
     assert!(
         cluster.logs().contains(&format!("going on after {kept} rows")),
         "{}",
@@ -292,7 +292,7 @@ fn an_array_of_tasks_measures_what_one_run_does_though_one_is_killed() {
 
     // The parts of an array are those of one run: none is missing, none is in two of them.
     let merged = cluster.path("mine.parquet");
-    let parts: Vec<_> = (0..TASKS).map(|task| cluster.part(task)).collect();
+    let parts: Vec<_> = (1..=TASKS).map(|task| cluster.part(task)).collect();
     let names: Vec<_> = parts.iter().map(|part| part.display().to_string()).collect();
     data(&format!("import native {} --out {}", names.join(" "), merged.display()));
     let whole = cluster.path("whole.parquet");

@@ -55,9 +55,6 @@ impl Place {
         let mut command = Command::new(cargo_bin!("shapewise"));
         command.args(["measure", "--device", device, "--plan"]).arg(&self.plan);
         command.arg("--out").arg(&self.out).args(more);
-        for name in ["ID", "MIN", "MAX", "STEP", "COUNT"] {
-            command.env_remove(format!("SLURM_ARRAY_TASK_{name}"));
-        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -447,26 +444,23 @@ fn a_folder_that_cannot_be_written_is_told_at_once() {
 }
 
 #[test]
-fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
+fn shards_merge_to_the_whole_plan() {
     let whole = Place::new();
     done(&whole.measure("scripted", &JSON));
     let place = Place::new();
     let mut files = Vec::new();
-    for task in [5, 7, 9] {
-        let out = place.folder.path().join(format!("{task}.parquet"));
+    for shard in 1..=3 {
+        let out = place.folder.path().join(format!("{shard}.parquet"));
         let mut command = Command::new(cargo_bin!("shapewise"));
         command
             .args(["measure", "--device", "scripted", "--format", "json", "--plan"])
             .arg(&place.plan)
             .arg("--out")
             .arg(&out);
-        for (name, value) in [("ID", task), ("MIN", 5), ("MAX", 9), ("STEP", 2), ("COUNT", 3)] {
-            command.env(format!("SLURM_ARRAY_TASK_{name}"), value.to_string());
-        }
+        command.args(["--shard", &format!("{shard}/3")]);
         let output = command.output().unwrap();
         let report = done(&output);
-        assert_eq!(report["shard"], format!("{}/3", (task - 3) / 2));
-        assert!(said(&output).contains("of a Slurm job array"), "{}", said(&output));
+        assert_eq!(report["shard"], format!("{shard}/3"));
         files.push(out);
     }
     let import = |files: &[PathBuf], out: &str, more: &[&str]| {
@@ -501,15 +495,10 @@ fn shards_of_slurm_and_by_hand_merge_to_the_whole_plan() {
         sentence.contains("other.parquet: `stack` is `scripted 2`; allowed: `scripted 1`, as in "),
         "{sentence}"
     );
-    assert!(sentence.contains("5.parquet"), "{sentence}");
+    assert!(sentence.contains("1.parquet"), "{sentence}");
     let asked = ["--stack", "scripted 1", "scripted 2"];
     let report = done(&import(&files, "mixed.parquet", &asked));
     assert!(report["kept_rows"].as_u64().unwrap() as usize > rows.len());
-
-    let mut command = place.command("scripted", &[]);
-    command.env("SLURM_ARRAY_TASK_ID", "3");
-    let sentence = refused(1, &command.output().unwrap());
-    assert!(sentence.contains("`SLURM_ARRAY_TASK_MIN` is not set"), "{sentence}");
 }
 
 #[cfg(feature = "train")]

@@ -254,13 +254,8 @@ fn equal_questions() -> Vec<(&'static str, Value, &'static str)> {
             "sweep attention --batch 4 --heads 8:32:8 --seq 2048 --head-dim 128 --causal",
         ),
         (
-            "/v1/sweep",
-            json!({"kind": "gemm", "m": "64:128:64", "n": 512, "k": 512}),
-            "sweep gemm -m 64:128:64 -n 512 -k 512",
-        ),
-        (
-            "/v1/sweep",
-            json!({"kind": "model", "architecture": "gpt2", "layers": "6:12:6"}),
+            "/v1/sweep/model",
+            json!({"architecture": "gpt2", "layers": "6:12:6"}),
             "sweep model gpt2 --layers 6:12:6",
         ),
         (
@@ -481,25 +476,22 @@ async fn a_calibration_reads_no_file_and_names_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_config_can_be_the_body() {
+async fn a_model_is_asked_about_with_its_config() {
     let found = post("/v1/search", &json!({"params": "350M", "top": 1, "export": true}))
         .await
         .json();
     let config = &found["configs"][0];
     assert_eq!(config["model_type"], "llama");
-    let query = "?gpu=a100&mode=decode&batch=8";
-    let bare = post(&format!("/v1/predict/model{query}"), config).await;
-    assert_eq!(bare.status, StatusCode::OK, "{}", bare.text);
     let asked = json!({"architecture": config, "gpu": "a100", "workload": {"mode": "decode", "batch": 8}});
-    assert_eq!(bare.text, post("/v1/predict/model", &asked).await.text);
+    let answer = post("/v1/predict/model", &asked).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
     let mut wrong = config.clone();
     wrong["hidden_size"] = json!("wide");
-    let problem = post("/v1/check", &wrong).await.json();
-    assert_eq!(problem["field"], "hidden_size");
-    let problem = post("/v1/check?gpu=gtx", config).await.json();
-    assert_eq!(problem["field"], "gpu");
-    let problem = post("/v1/check?colour=red", config).await.json();
-    assert_eq!(problem["field"], "colour");
+    let problem = post("/v1/check", &json!({"architecture": wrong})).await.json();
+    assert_eq!(problem["field"], "architecture.hidden_size");
+    let problem = post("/v1/check?gpu=a100", &asked).await.json();
+    assert_eq!(problem["field"], "query string");
+    assert_eq!(problem["value"], "gpu=a100");
 }
 
 #[tokio::test]
@@ -560,7 +552,6 @@ async fn problems_say_field_value_and_what_is_allowed() {
             422,
             Value::Null,
         ),
-        ("/v1/sweep", json!({"m": 1, "n": "2:4", "k": 3}), 422, json!("kind")),
         ("/v1/sweep/gemm", json!({"m": 1, "n": 2, "k": 3}), 422, Value::Null),
         (
             "/v1/sweep/gemm",
@@ -767,7 +758,6 @@ async fn what_happens_is_counted() {
         "shapewise_requests_total{path=\"/v1/predict/gemm\",status=\"200\"} 1",
         "shapewise_requests_total{path=\"/v1/predict/gemm\",status=\"422\"} 1",
         "shapewise_answer_time_seconds_count{path=\"/v1/predict/gemm\"} 2",
-        "shapewise_predictions_total 1",
         "shapewise_waiting{work=\"search\"} 0",
         "# EOF",
     ] {

@@ -38,8 +38,7 @@ pub struct MeasureArgs {
     /// Begin anew and replace what is there.
     #[arg(long)]
     pub force: bool,
-    /// Measure shard I of N of the plan; `import native` puts the files together [default: all, or
-    /// the task of a Slurm job array].
+    /// Measure shard I of N of the plan; `import native` puts the files together [default: all].
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
     /// End the run if one result disagrees with the CPU; without it a wrong kernel or library path

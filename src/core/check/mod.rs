@@ -90,11 +90,6 @@ impl Diagnosis {
 }
 
 impl Check {
-    /// Whether any rule is broken of which a fix may be faster.
-    pub fn is_broken(&self) -> bool {
-        self.diagnoses.iter().any(Diagnosis::is_broken)
-    }
-
     /// The finding on the rule with this id.
     pub fn diagnosis(&self, id: &str) -> Option<&Diagnosis> {
         self.diagnoses.iter().find(|diagnosis| diagnosis.rule().id == id)

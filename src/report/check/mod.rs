@@ -103,11 +103,6 @@ pub(super) struct GainKeys {
 }
 
 impl CheckReport {
-    /// Whether any rule is broken.
-    pub fn is_broken(&self) -> bool {
-        self.broken > 0
-    }
-
     /// Whether a rule is broken that counts: advice where it is wanted, and where a least gain is named, only rules with
     /// a fix that is expected to save more than this fraction of the time.
     pub fn fails(&self, advice: bool, above: Option<f64>) -> bool {

@@ -16,10 +16,6 @@ const EXECUTES_MORE: f64 = 1.15;
 impl Report for StepReport {
     const LISTS: &'static [&'static str] = &["lines"];
 
-    fn predicted(&self) -> usize {
-        self.lines.len()
-    }
-
     fn drawn(&self) -> Option<Chart> {
         Some(self.roofline())
     }

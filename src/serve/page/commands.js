@@ -28,11 +28,8 @@ const origin = () => location.origin;
 
 function curl(path, request) {
 	if (typeof request.architecture === "object") {
-		const { architecture, workload, ...rest } = request;
-		// Only questions about one step take a config.json as their body.
-		if (path.endsWith("/plan") || path.endsWith("/compare")) return `jq ${quote(`{architecture: .} + ${JSON.stringify(rest)}`)} config.json | curl -s ${origin()}${path} -H 'Content-Type: application/json' -d @-`;
-		const query = new URLSearchParams({ ...rest, ...workload });
-		return `curl -s ${quote(`${origin()}${path}?${query}`)} -H 'Content-Type: application/json' -d @config.json`;
+		const { architecture, ...rest } = request;
+		return `jq ${quote(`{architecture: .} + ${JSON.stringify(rest)}`)} config.json | curl -s ${origin()}${path} -H 'Content-Type: application/json' -d @-`;
 	}
 	return `curl -s ${origin()}${path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(request))}`;
 }

@@ -7,7 +7,7 @@ use shapewise::request::{AttentionRequest, OperatorRequest, Sizes};
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(asked) = body::read::<AttentionRequest>(bytes, None)
+    if let Ok(asked) = body::read::<AttentionRequest>(bytes)
         && let Ok(op) = Sizes::fixed(Gpu::find("h100").unwrap(), |sizes| asked.request.op(sizes))
     {
         assert!(op.flops().flops().is_finite() && op.bytes().bytes() > 0.0);

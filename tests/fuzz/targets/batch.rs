@@ -7,7 +7,7 @@ use shapewise::request::read_operator;
 use shapewise::serve::body::{self, BatchRequest};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(asked) = body::read::<BatchRequest>(bytes, None) else {
+    let Ok(asked) = body::read::<BatchRequest>(bytes) else {
         return;
     };
     for op in asked.request.ops {

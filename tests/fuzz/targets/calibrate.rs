@@ -9,7 +9,7 @@ use shapewise::serve::body;
 use shapewise::serve::calibrate::CalibrateBody;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(asked) = body::read::<CalibrateBody>(bytes, None) else {
+    let Ok(asked) = body::read::<CalibrateBody>(bytes) else {
         return;
     };
     let asked = asked.request;

@@ -8,7 +8,7 @@ use shapewise::request::GraphRequest;
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    let listing = match body::read::<GraphRequest>(bytes, None) {
+    let listing = match body::read::<GraphRequest>(bytes) {
         Ok(asked) => answer::graph::read(asked.request).map(|(listing, _)| listing),
         Err(_) => graph::of_onnx(bytes, &graph::Options::default(), "graph"),
     };

@@ -1,5 +1,4 @@
-//! The body of `/v1/predict/model` and `/v1/check`: a request or a config.json. What comes before the first line
-//! break is the query string.
+//! The body of `/v1/predict/model` and `/v1/check`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,10 +8,7 @@ use shapewise::request::{Sizes, StepRequest};
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
-    let [query, body] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
-    let query = std::str::from_utf8(query).ok().filter(|text| !text.is_empty());
-    let Ok(asked) = body::read::<StepRequest>(body, query) else {
+    let Ok(asked) = body::read::<StepRequest>(bytes) else {
         return;
     };
     let model = &asked.request.model;

@@ -7,7 +7,7 @@ use shapewise::request::PlanRequest;
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(asked) = body::read::<PlanRequest>(bytes, None) else {
+    let Ok(asked) = body::read::<PlanRequest>(bytes) else {
         return;
     };
     if let Ok(architecture) = body::architecture(&asked.request.architecture, "architecture") {

@@ -7,7 +7,7 @@ use shapewise::request::SearchRequest;
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(asked) = body::read::<SearchRequest>(bytes, None) else {
+    let Ok(asked) = body::read::<SearchRequest>(bytes) else {
         return;
     };
     let like = asked.request.like.as_ref();

@@ -7,7 +7,7 @@ use shapewise::request::{ModelRequest, Sizes};
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(asked) = body::read::<ModelRequest>(bytes, None) else {
+    let Ok(asked) = body::read::<ModelRequest>(bytes) else {
         return;
     };
     let Ok(base) = body::architecture(&asked.request.architecture, "architecture") else {
