@@ -19,7 +19,7 @@ const HEAD_SIZES: [u64; 12] = [32, 40, 48, 64, 80, 96, 112, 128, 160, 192, 224, 
 const USUAL_HEAD_SIZE: u64 = 128;
 
 /// Tensor-parallel ranks that a cut of heads leaves possible.
-const RANKS: u64 = 4;
+const RANKS: u64 = 2;
 
 /// Steps that a dimension is moved up and down.
 const STEPS: u64 = 3;
@@ -103,7 +103,7 @@ impl Near<'_> {
         let above = HEAD_SIZES.into_iter().find(|size| *size > self.arch.head_dim);
         let resized = [below, above].into_iter().flatten().filter(|_| is_free);
         let resized = resized.map(|size| self.with(|arch| arch.head_dim = size));
-        // Ranks divide by four, as a rule, whether or not any are asked about.
+        // Ranks divide by two, as a rule, whether or not any are asked about.
         let divides = |now: u64, then: u64| !now.is_multiple_of(RANKS) || then.is_multiple_of(RANKS);
         let width = self.arch.heads * self.arch.head_dim;
         let widest = self.arch.head_dim.max(USUAL_HEAD_SIZE);

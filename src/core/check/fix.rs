@@ -59,8 +59,19 @@ pub struct Fix {
 
 impl Fix {
     fn is_worth_naming(&self) -> bool {
-        self.gain.is_none_or(|gain| gain.expected >= WORTH_NAMING)
+        let left = |gain: Gain| (1.0 - gain.expected) / size(self.parameter_change);
+        self.gain.is_none_or(|gain| 1.0 - left(gain) >= WORTH_NAMING)
     }
+
+    /// GPU time of a token at no fewer parameters.
+    fn cost(&self) -> f64 {
+        self.step.gpu_time_per_token().secs() / size(self.parameter_change)
+    }
+}
+
+/// What the time of a shape is divided by, so that a smaller model is no faster by its size.
+fn size(parameter_change: f64) -> f64 {
+    1.0 + parameter_change.min(0.0)
 }
 
 /// Looks for fixes of one shape.
@@ -170,7 +181,7 @@ impl<'a> Fixer<'a> {
             .into_iter()
             // Another workload is not farther away, only larger.
             .filter(|fix| fix.workload == *self.work && clearly_faster(fix, &nearest))
-            .min_by(|a, b| gpu_secs(a).total_cmp(&gpu_secs(b)));
+            .min_by(|a, b| a.cost().total_cmp(&b.cost()));
         Some(Remedy::Fixed {
             nearest,
             faster: faster.map(Box::new),
@@ -223,7 +234,7 @@ impl<'a> Fixer<'a> {
                 .take(PREDICTED)
                 .filter_map(|(_, near)| {
                     let step = estimate_step(self.predictor, &near.arch, &near.work).ok()?;
-                    Some((step.time.secs(), near.arch))
+                    Some((step.time.secs() / size(self.parameter_change(&near.arch)), near.arch))
                 })
                 .min_by(|a, b| a.0.total_cmp(&b.0));
             if let Some((_, arch)) = fastest {
@@ -281,7 +292,7 @@ impl<'a> Fixer<'a> {
             &mut refused.parameters
         } else if is_met(rule, &subject) != Some(true) {
             &mut refused.unmet
-        } else if self.must_fit()
+        } else if (self.must_fit() || near.work.tp < self.work.tp)
             && !self
                 .predictor
                 .memory_use(&near.arch, &near.work)
@@ -352,16 +363,11 @@ fn split_rules() -> impl Iterator<Item = &'static Rule> {
     RULES.iter().filter(|rule| rule.kind == Kind::Split)
 }
 
-fn gpu_secs(fix: &Fix) -> f64 {
-    fix.step.gpu_time_per_token().secs()
-}
-
 fn clearly_faster(fix: &Fix, nearest: &Fix) -> bool {
-    let (time, least) = (gpu_secs(fix), gpu_secs(nearest));
     fix.breaks.len() <= nearest.breaks.len()
         && fix.step.fits >= nearest.step.fits
         && only(&fix.changes, &nearest.changes)
-        && time < least * (1.0 - WORTH_NAMING)
+        && fix.cost() < nearest.cost() * (1.0 - WORTH_NAMING)
 }
 
 fn count_broken(findings: &[Finding]) -> usize {

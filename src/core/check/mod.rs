@@ -127,8 +127,25 @@ pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Res
     let as_is = estimate_step(predictor, arch, work);
     let findings = judge_all(arch, work, predictor.gpu());
     let fixer = Fixer::new(predictor, arch, work, as_is.as_ref().ok(), &findings);
-    let remedies: Vec<_> = findings.iter().map(|finding| fixer.remedy(finding)).collect();
+    let mut remedies: Vec<_> = findings.iter().map(|finding| fixer.remedy(finding)).collect();
     let together = fixer.together();
+    if let Some(fix) = &together {
+        let fixed = |finding: &Finding| fix.fixes.iter().any(|rule| rule.id == finding.rule.id);
+        let fixed = findings.iter().map(fixed);
+        let mut of_fixed: Vec<_> = remedies.iter_mut().zip(fixed).filter(|(_, fixed)| *fixed).collect();
+        // A farther shape is faster than the near ones of each rule.
+        if of_fixed
+            .iter()
+            .all(|(remedy, _)| matches!(remedy, Some(Remedy::NotFaster { .. })))
+        {
+            for (remedy, _) in &mut of_fixed {
+                **remedy = Some(Remedy::Fixed {
+                    nearest: Box::new(fix.clone()),
+                    faster: None,
+                });
+            }
+        }
+    }
     let diagnoses = findings
         .into_iter()
         .zip(remedies)

@@ -111,6 +111,54 @@ fn needing_less_memory_breaks_no_rule() {
     assert_eq!(together.architecture.heads, 20);
 }
 
+/// A smaller model is no faster by its size, and ranks that divide are named before another shape.
+#[test]
+fn the_nearest_fix_that_pays_is_named_at_equal_parameters() {
+    let narrow = |arch: &mut Architecture| {
+        (arch.hidden, arch.head_dim, arch.mlp.d_ff) = (2304, 72, 6144);
+    };
+    let odd = |arch: &mut Architecture| arch.mlp.d_ff = 11006;
+    let ranks = Workload {
+        tp: 8,
+        ..Workload::decode(8, 4096)
+    };
+    type Change = fn(&mut Architecture);
+    let cases: [(&str, Change, Workload, &str, &str); 3] = [
+        (
+            "llama-2-7b",
+            narrow,
+            Workload::train(4, 4096),
+            "few-heads",
+            "heads 18, kv_heads 18, head_dim 128",
+        ),
+        (
+            "llama-2-7b",
+            odd,
+            Workload::train(4, 4096),
+            "swiglu-width",
+            "d_ff 11008",
+        ),
+        ("qwen2.5-7b", |_| (), ranks, "attention-shard", "tp 4"),
+    ];
+    let predictor = predictor("h100");
+    for (name, change, work, rule, wanted) in cases {
+        let mut arch = preset(name);
+        change(&mut arch);
+        let check = check(&predictor, &arch, &work).unwrap();
+        let named = |fix: &Fix| {
+            let changes = fix.changes.iter();
+            Vec::from_iter(changes.map(|change| format!("{} {}", change.dimension, change.to))).join(", ")
+        };
+        assert_eq!(named(nearest(&check, rule)), wanted);
+        let together = check.together.as_ref().unwrap();
+        assert_eq!(
+            named(together) == wanted,
+            together.workload == nearest(&check, rule).workload,
+            "{together:?}"
+        );
+    }
+}
+
 /// A server takes as long for a step of any small model.
 #[test]
 fn a_step_that_the_server_bounds_has_no_fix_of_speed() {
