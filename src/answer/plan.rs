@@ -75,10 +75,11 @@ pub fn compare<P: Borrow<Predictor>>(
     target: &TargetRequest,
     predictor: impl Fn(&TargetRequest) -> Result<P>,
 ) -> Result<CompareReport> {
-    let gpus = compared(target)?;
+    let gpus = compared(target, &predictor)?;
     // Each GPU is asked in its own usual format; the heading names bf16 where one of them has it.
-    let heading = gpus.iter().find(|gpu| gpu.usual_dtype() == Dtype::default());
-    let heading = heading.copied().unwrap_or(gpus[0]);
+    let mut each = gpus.iter().map(|(_, gpu)| gpu);
+    let heading = each.find(|gpu| gpu.usual_dtype() == Dtype::default());
+    let heading = heading.unwrap_or(&gpus[0].1);
     let first = architectures[0].borrow();
     let planned = request.planned(first, heading)?;
     let count = match (request.gpus, &planned.queries[..]) {
@@ -90,14 +91,11 @@ pub fn compare<P: Borrow<Predictor>>(
         }
     };
     if let Some(prices) = &request.usd_per_gpu_hour {
-        prices.check("compare", &gpus)?;
+        prices.check("compare", &Vec::from_iter(gpus.iter().map(|(_, gpu)| gpu)))?;
     }
     let mut report = CompareReport::new(&subject(first, request, &planned), count);
-    for gpu in gpus {
-        let target = TargetRequest {
-            gpu: Some(gpu.name.clone()),
-            ..target.clone()
-        };
+    for (name, gpu) in &gpus {
+        let target = on(name, target);
         // A GPU that lacks the format or cannot hold the model is listed with the reason.
         let predictor = predictor(&target).map_err(|error| error.to_string());
         for architecture in architectures {
@@ -123,13 +121,39 @@ fn subject<'a>(architecture: &'a Architecture, request: &PlanRequest, planned: &
     }
 }
 
-/// The GPUs of a target, each once.
-fn compared(target: &TargetRequest) -> Result<Vec<&'static Gpu>> {
+/// The GPUs of a target by the names that a target has for them, each once.
+fn compared<P: Borrow<Predictor>>(
+    target: &TargetRequest,
+    predictor: impl Fn(&TargetRequest) -> Result<P>,
+) -> Result<Vec<(String, Gpu)>> {
     let names = target.gpu.as_deref().unwrap_or(ALL);
     if names.trim().eq_ignore_ascii_case(ALL) {
-        return Ok(Gpu::all().iter().collect());
+        return Ok(Gpu::all().iter().map(|gpu| (gpu.name.clone(), gpu.clone())).collect());
     }
-    Gpu::find_each(names.split(','))
+    let mut gpus: Vec<(String, Gpu)> = Vec::new();
+    for name in names.split(',').map(str::trim) {
+        let gpu = match Gpu::find(name) {
+            Ok(gpu) => gpu.clone(),
+            // A file may describe it.
+            Err(_) => {
+                let found = predictor(&on(name, target))?;
+                let found: &Predictor = found.borrow();
+                found.gpu().clone()
+            }
+        };
+        if gpus.iter().all(|(_, known)| known.name != gpu.name) {
+            gpus.push((name.to_owned(), gpu));
+        }
+    }
+    Ok(gpus)
+}
+
+/// The same target on this GPU.
+fn on(gpu: &str, target: &TargetRequest) -> TargetRequest {
+    TargetRequest {
+        gpu: Some(gpu.to_owned()),
+        ..target.clone()
+    }
 }
 
 /// Every built-in GPU.

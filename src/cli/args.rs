@@ -253,8 +253,9 @@ pub enum Predict {
     /// Every line of a file: GEMMs, attentions and models, as JSON lines or CSV.
     ///
     /// A line has the keys of one request, those of the workload beside the others, and its own gpu, model or framework
-    /// if it has one; `kind` is gemm, attention or model. Answers come in the order of the lines. With --format json each
-    /// is one line; a line that cannot be answered is named on standard error, leaves an object with `error` in its place,
+    /// if it has one; `kind` is model or that of an operator, which may have the keys of a list for `predict graph`.
+    /// Answers come in the order of the lines. With --format json each is one line; a line that cannot be answered is
+    /// named on standard error, leaves an object with `error` in its place,
     /// and makes the exit code 1.
     Batch(BatchArgs),
     /// Every operator of a graph that a framework exported (ONNX), or of a list of operators (JSON lines).

@@ -5,6 +5,7 @@ use crate::cli::args::{BatchArgs, Format, View};
 use crate::cli::target::answering;
 use crate::cli::{Answer, BUG, DONE, FAILED, csv as table, one_line, say};
 use crate::error::{Error, Result, require_regular};
+use crate::ops::OpKind;
 use crate::report::{AnyReport, SCHEMA};
 use crate::request::{TargetRequest, json, number};
 use crate::units::Seconds;
@@ -236,15 +237,28 @@ impl Lines<'_> {
         let (kind, mut body) = json::kind_of(body);
         let has = |key: &str| body.get(key).is_some();
         let named = kind.as_ref().and_then(Value::as_str);
-        let question = match named {
-            Some("gemm") => "predict_gemm",
-            Some("attention") => "predict_attention",
-            Some("model") => "predict_model",
-            None if kind.is_none() && has("architecture") => "predict_model",
-            None if kind.is_none() && has("m") => "predict_gemm",
-            None if kind.is_none() && has("head_dim") => "predict_attention",
-            _ => return Err(json::other_kind(kind, "`gemm`, `attention` or `model`")),
+        let named = match named {
+            Some(named) => named,
+            None if kind.is_none() && has("architecture") => "model",
+            None if kind.is_none() && has("m") => "gemm",
+            None if kind.is_none() && has("head_dim") => "attention",
+            None => "",
         };
+        let is_line = has("count") || has("name");
+        let question = match named {
+            "gemm" if !is_line => "predict_gemm",
+            "attention" if !is_line => "predict_attention",
+            "model" => "predict_model",
+            _ if OpKind::parse(named).is_some() => {
+                body = as_graph(named, body);
+                "predict_graph"
+            }
+            _ => {
+                let allowed = format!("model, {}", OpKind::NAMES.join(", "));
+                return Err(json::other_kind(kind, &allowed));
+            }
+        };
+        let has = |key: &str| body.get(key).is_some();
         // A line that names one of them keeps the others of the command line.
         let named = TargetRequest::KEYS.iter().any(|key| has(key));
         if named && let Some(object) = body.as_object_mut() {
@@ -259,8 +273,22 @@ impl Lines<'_> {
     }
 }
 
+/// A line of a list of operators as a graph of that operator alone.
+fn as_graph(kind: &str, mut line: Value) -> Value {
+    let mut graph = Map::new();
+    if let Some(line) = line.as_object_mut() {
+        let keys = TargetRequest::KEYS.into_iter();
+        graph.extend(keys.filter_map(|key| line.remove_entry(key)));
+        let name = line.get("name").cloned();
+        graph.insert("name".to_owned(), name.unwrap_or_else(|| kind.into()));
+        line.insert("kind".to_owned(), kind.into());
+    }
+    graph.insert("ops".to_owned(), Value::Array(vec![line]));
+    Value::Object(graph)
+}
+
 /// Keys whose cells are texts even where they look like numbers, as `4090` does, or have units of their own, as 4M tokens.
-const TEXTS: [&str; 6] = ["architecture", "framework", "gpu", "kind", "model", "tokens"];
+const TEXTS: [&str; 7] = ["architecture", "framework", "gpu", "kind", "model", "name", "tokens"];
 
 /// A cell of CSV as JSON: a truth value, a whole number, a number, else a text.
 fn cell(key: &str, text: &str) -> Value {

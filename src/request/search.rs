@@ -289,17 +289,10 @@ impl SearchRequest {
         if let Some(prices) = &self.usd_per_gpu_hour {
             prices.check("search", &Vec::from_iter(iter::once(gpu).chain(serves)))?;
         }
-        let trains = of(gpu).ok_or_else(|| {
+        of(gpu).ok_or_else(|| {
             let allowed = format!("the price of {}, which a budget in US dollars is spent at", gpu.name);
             Error::field("search", "usd_per_gpu_hour", "absent", &allowed)
-        })?;
-        match serves.is_none_or(|serves| of(serves) == Some(trains)) {
-            true => Ok(trains),
-            false => {
-                let allowed = "in US dollars where an hour of serve_gpu costs as much, else in GPU-hours";
-                Err(Error::field("search", "budget", "given", allowed))
-            }
-        }
+        })
     }
 
     /// What is served after the training; `None` if nothing is.
@@ -409,6 +402,13 @@ impl SearchRequest {
             (Dimension::TopK, "top_k", self.top_k),
         ];
         let fixed = fixed.map(|(dimension, name, size)| (dimension, sizes.option(name, size)));
+        let [_, _, (_, heads), (_, kv_heads), ..] = fixed;
+        if let (Some(heads), Some(kv_heads)) = (heads, kv_heads)
+            && !heads.is_multiple_of(kv_heads)
+        {
+            let allowed = format!("a divisor of heads = {heads}");
+            return Err(Error::field("search", "kv_heads", kv_heads, &allowed));
+        }
         let parts = [
             (Dimension::WindowLayers, self.window_layers),
             (Dimension::KvLoraRank, self.kv_lora_rank),
@@ -458,6 +458,7 @@ impl SearchRequest {
                 return Err(Error::field("search", "params", "absent", allowed));
             }
         };
+        request.workload.validate_mode(&request.base)?;
         if request.workload.has_adapters() {
             let allowed = "0 in a search: adapters are trained beside a model that exists";
             return Err(Error::field("search", "lora", request.workload.lora, allowed));

@@ -509,7 +509,8 @@ impl Workload {
         arch.parts().try_for_each(|part| self.validate_ranks(&part))
     }
 
-    fn validate_mode(&self, arch: &Architecture) -> Result<()> {
+    /// Fails where an option has no meaning in this mode.
+    pub fn validate_mode(&self, arch: &Architecture) -> Result<()> {
         match self.mode {
             Mode::Train if self.context > 0 => fail("context", self.context, "0 in training"),
             Mode::Train if !is_default(&self.kv_cache_dtype) => {

@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> Result<String> {
         return Err(no_json(&place, kind));
     }
     let bytes = read_bytes(path, MOST)?;
-    String::from_utf8(bytes).map_err(|_| no_json(&place, BINARY))
+    String::from_utf8(bytes).map_err(|_| no_json(&place, OTHER_TEXT))
 }
 
 /// The value of a text; Python writes `Infinity` and `NaN`, which are read as words.
@@ -40,7 +40,7 @@ fn no_json(place: &str, kind: &str) -> Error {
     ))
 }
 
-const BINARY: &str = "a binary file";
+const OTHER_TEXT: &str = "text in another encoding than UTF-8";
 
 /// What begins so and is no JSON.
 fn kind(bytes: &[u8]) -> Option<&'static str> {
@@ -53,7 +53,7 @@ fn kind(bytes: &[u8]) -> Option<&'static str> {
         _ if bytes.starts_with(b"GGUF") => Some("a GGUF file"),
         _ if has_header => Some("a safetensors file"),
         _ if bytes.starts_with(b"PK\x03\x04") => Some("an archive (zip, as PyTorch writes weights)"),
-        _ if bytes.contains(&0) => Some(BINARY),
+        _ if bytes.contains(&0) => Some("a binary file"),
         [b'{' | b'[' | b'"', ..] => None,
         [0xef, 0xbb, 0xbf, ..] => None,
         [b'<', ..] => Some("HTML or XML"),
@@ -126,7 +126,7 @@ mod tests {
             (b"\x20\0\0\0\0\0\0\0{\"a\":{}}", "a safetensors file"),
             (b"PK\x03\x04\x14", "an archive"),
             (b"\x7fELF\0", "a binary file"),
-            (b"{\"a\": \"\xff\"}", "a binary file"),
+            (b"{\"a\": \"\xff\"}", "another encoding than UTF-8"),
             (b"<!DOCTYPE html>", "HTML"),
             (b"model:\n  layers: 2\n", "YAML"),
             (b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
