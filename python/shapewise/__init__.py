@@ -50,8 +50,10 @@ def _takes_list(schema):
 
 
 def _joined(question, key, value):
-    """A list for an option that is a text with commas, such as `gpu=["h100", "h200"]`, as that text."""
-    is_list = isinstance(value, (list, tuple)) and not any(isinstance(part, (dict, list)) for part in value)
+    """A list or a range for an option that is a text with commas, such as `gpu=["h100", "h200"]`, as that text."""
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        raise RequestError(f"request: `{key}` is {value}; allowed: a finite number")
+    is_list = isinstance(value, (list, tuple, range)) and not any(isinstance(part, (dict, list)) for part in value)
     schema = _options(question).get(key, {}) if is_list else {}
     return value if not schema or _takes_list(schema) else ",".join(map(str, value))
 
@@ -165,6 +167,8 @@ class Model:
     @classmethod
     def from_config(cls, config):
         """Read a preset's name, the path of a config.json or of its folder, its dict, or a config of transformers."""
+        if isinstance(config, Model):
+            return config
         if hasattr(config, "to_dict"):
             config = config.to_dict()
         if isinstance(config, dict):

@@ -453,10 +453,15 @@ fn run(
             return Err(refused(&column.name, text));
         }
     }
-    match run.workload.mode {
-        Mode::Decode => needed("context")?,
-        Mode::Train | Mode::Prefill => needed("seq")?,
-    };
+    // What a request holds half way follows from its load.
+    match (run.workload.mode, run.serving) {
+        (Mode::Decode, Some(load)) if stated("context").is_none() => {
+            run.workload.context = load.prompt + load.output / 2;
+        }
+        (Mode::Prefill, Some(load)) if stated("seq").is_none() => run.workload.seq = load.prompt,
+        (Mode::Decode, _) => _ = needed("context")?,
+        (Mode::Train | Mode::Prefill, _) => _ = needed("seq")?,
+    }
     let (mode, allowed) = match run.measure {
         Measure::Step => (run.workload.mode, ""),
         Measure::Ttft => (Mode::Prefill, "prefill, where a first token was timed"),

@@ -5,7 +5,9 @@ use crate::arch::{
     Acceptance, Architecture, BaseDtype, Loss, Offload, Optimizer, Preset, Recipe, Recompute, Targets, Workload,
 };
 use crate::dataset::losses::read_losses;
-use crate::dataset::runs::{Measure, Publisher, Run, Serving, columns_markdown, read_runs, read_runs_of, write_runs};
+use crate::dataset::runs::{
+    Measure, Publisher, Run, Serving, columns_markdown, read_csv_text, read_runs, read_runs_of, write_runs,
+};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
@@ -122,6 +124,24 @@ fn a_row_needs_few_cells_and_may_name_a_config_beside_the_file() {
     assert_eq!(step.configuration, "tiny a100 bf16");
     assert_eq!(token.workload, Workload::decode(8, 100));
     assert_eq!((step.time.secs(), token.time.secs()), (0.5, 0.02));
+}
+
+#[test]
+fn what_a_server_holds_follows_from_its_load() {
+    let heading = "model,gpu,mode,batch,seconds,measure,concurrency,prompt,output";
+    for (row, workload) in [
+        (
+            "llama-3-8b,h100,decode,16,0.01,tpot,16,2048,256",
+            Workload::decode(16, 2176),
+        ),
+        (
+            "llama-3-8b,h100,prefill,1,0.2,ttft,16,2048,256",
+            Workload::prefill(1, 2048),
+        ),
+    ] {
+        let runs = read_csv_text(&format!("{heading}\n{row}\n")).unwrap();
+        assert_eq!(runs[0].workload, workload);
+    }
 }
 
 #[test]
