@@ -12,7 +12,7 @@ mkdir -p "$rows"
 # The stacks that data/stacks.toml names, as their own tables or as auxiliary ones.
 stacks=("trtllm 1.3.0rc20" "trtllm 1.3.0rc10" "trtllm 1.2.0rc5" "trtllm 1.0.0" "sglang 0.5.9" "sglang 0.5.10"
     "sglang 0.5.14" "sglang 0.5.14 fp8_block" "sglang 0.5.14 flashinfer_trtllm"
-    "sglang 0.5.14 fp8_block flashinfer_trtllm" "sglang 0.5.6.post2" "vllm 0.14.0" "vllm 0.20.0" "vllm 0.22.0"
+    "sglang 0.5.14 fp8_block flashinfer_trtllm" "vllm 0.14.0" "vllm 0.20.0" "vllm 0.22.0"
     "vllm 0.24.0" "vllm 0.24.0 fp8_block")
 for table in aic_gemm_{bf16,fp8,fp4_int} aic_{context,generation}_attention_{bf16,fp8} aic_moe aic_moe_more aic_mla \
     aic_quantize; do

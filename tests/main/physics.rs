@@ -128,7 +128,7 @@ fn no_answer_and_no_end_of_an_interval_is_faster_than_peak_or_compulsory_traffic
             .map(|_| operator(&mut random))
             .collect();
         for (op, estimate) in ops.iter().zip(predictor.predict(&ops)) {
-            let peak = op.flops() / gpu.nearest_peak(op.dtype().unwrap());
+            let peak = op.flops() / gpu.greatest_peak(op.dtype().unwrap());
             let beyond_l2 = (op.bytes().bytes() - gpu.l2().bytes()).max(0.0);
             let traffic = beyond_l2 / gpu.bandwidth().bytes_per_sec();
             let least = peak.secs().max(traffic);

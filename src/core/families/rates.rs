@@ -12,6 +12,8 @@ pub struct GpuRates {
     pub(super) sms: f64,
     /// FLOP/s by format.
     pub(super) peak: [f64; Dtype::ALL.len()],
+    /// [`Gpu::greatest_peak`] over [`Gpu::nearest_peak`], of any format.
+    pub(super) over_rated: f64,
     /// Bytes/s of device memory.
     pub(super) bandwidth: f64,
     /// Bytes of the second-level cache.
@@ -65,6 +67,7 @@ impl GpuRates {
         Self {
             sms,
             peak,
+            over_rated: gpu.greatest_peak(Dtype::Fp16) / gpu.nearest_peak(Dtype::Fp16),
             bandwidth: gpu.bandwidth().bytes_per_sec(),
             l2: gpu.l2().bytes(),
             flops_per_clock: peak[Dtype::Fp16 as usize] / sms / gpu.clock().hertz(),
@@ -103,7 +106,7 @@ impl GpuRates {
         Seconds::from_secs(dispatch!(op, F, op => F::roofline(op, self)))
     }
 
-    /// What no kernel is faster than: arithmetic at the dense peak, and the traffic that the second-level cache cannot
+    /// What no kernel is faster than: arithmetic at [`Gpu::greatest_peak`], and the traffic that the second-level cache cannot
     /// hold, once; of a collective what each rank sends over its link.
     pub fn least(&self, op: &Op) -> Seconds {
         if let Op::Collective(op) = op {
@@ -112,7 +115,7 @@ impl GpuRates {
         let Some(dtype) = op.dtype() else {
             return Seconds::ZERO;
         };
-        let compute = op.flops().flops() / self.peak[dtype as usize];
+        let compute = op.flops().flops() / (self.peak[dtype as usize] * self.over_rated);
         let memory = (op.bytes().bytes() - self.l2).max(0.0) / self.bandwidth;
         Seconds::from_secs(compute.max(memory))
     }
@@ -149,6 +152,7 @@ impl GpuRates {
                 6.7e13, 4.945e14, 9.89e14, 9.89e14, 1.979e15, 1.979e15, 1.979e15, 3.958e15, 9.89e14, 9.89e14, 1.979e15,
                 3.958e15,
             ],
+            over_rated: 1.0,
             bandwidth: 4.8e12,
             l2: 5.0e7,
             flops_per_clock: 4096.0,
@@ -165,6 +169,7 @@ impl GpuRates {
                 1.57e13, 1.57e13, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14, 1.25e14,
                 1.25e14,
             ],
+            over_rated: 1.0,
             bandwidth: 9.0e11,
             l2: 6.0e6,
             flops_per_clock: 1024.0,

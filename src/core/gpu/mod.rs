@@ -108,6 +108,10 @@ pub struct Gpu {
     meant: Option<Dtype>,
 }
 
+/// By how much GPUs of half-rate units clock higher than they are rated: an RTX 5090 reaches 240.05 TFLOP/s in bf16, 1.146 times its
+/// rated peak (zzc0721/torch-performance-test-data, issue 96).
+const OVER_RATED_CLOCK: f64 = 1.15;
+
 impl Gpu {
     /// All GPUs this build knows, by name.
     pub fn all() -> &'static [Self] {
@@ -177,6 +181,21 @@ impl Gpu {
     pub fn reachable_peak(&self) -> Option<FlopsPerSecond> {
         let best = self.get("reachable_bf16_flops_per_s");
         best.map(FlopsPerSecond::from_flops_per_sec)
+    }
+
+    /// Whether matrix units of this format that sum in 32 bits run at half their rate, 1,024 bytes of an operand a multiprocessor and
+    /// clock, as those of GeForce, L40 and L20 do.
+    pub fn has_half_units(&self, dtype: Dtype) -> bool {
+        let sums_wide = matches!(
+            dtype,
+            Dtype::Tf32 | Dtype::Bf16 | Dtype::Fp16 | Dtype::W8a16 | Dtype::W4a16 | Dtype::Fp8 | Dtype::Fp8Block
+        );
+        let is_known = matches!(
+            self.generation,
+            Generation::Ampere | Generation::Ada | Generation::Blackwell
+        );
+        let cycles = self.sm_count() as f64 * self.clock().hertz();
+        sums_wide && is_known && self.nearest_peak(Dtype::Fp16).flops_per_sec() < 600.0 * cycles
     }
 
     /// Capacity of the device memory: what CUDA reports of it, where that is known.
@@ -274,6 +293,16 @@ impl Gpu {
             .chain(wider)
             .find_map(|&dtype| self.peak(dtype))
             .expect("the range table requires the fp16 peak")
+    }
+
+    /// The arithmetic in this format that no kernel exceeds: [`Gpu::nearest_peak`] at the clock that the GPU reaches.
+    pub fn greatest_peak(&self, dtype: Dtype) -> FlopsPerSecond {
+        self.nearest_peak(dtype)
+            * if self.has_half_units(Dtype::Fp16) {
+                OVER_RATED_CLOCK
+            } else {
+                1.0
+            }
     }
 
     /// Bandwidth to the other GPUs of a node, one direction.

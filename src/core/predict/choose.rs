@@ -12,7 +12,7 @@ use crate::predict::log_log::LogLog;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
 use crate::toml_text::built_in;
-use crate::units::{FlopsPerSecond, Seconds};
+use crate::units::{BytesPerSecond, FlopsPerSecond, Seconds};
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -30,8 +30,10 @@ pub struct LoadedModel {
     gpu: String,
     /// Half widths that learning on another GPU adds, as [`assume::other_gpu`] has them.
     pub transfer: [f64; 2],
-    /// The fastest arithmetic in 16 bits of a GPU of which it saw no row, where that is known.
-    pub reachable: Option<FlopsPerSecond>,
+    /// Whether it or its teacher saw a row of that GPU.
+    has_seen: bool,
+    /// The fastest arithmetic in its format of a GPU of which it saw no row, where that is known.
+    reachable: Option<FlopsPerSecond>,
     /// Rates of the GPU that is asked about, with the launch term of the stack.
     pub rates: GpuRates,
     /// The measured region.
@@ -53,6 +55,7 @@ impl LoadedModel {
     fn new(submodel: &Submodel, weights: &Arc<Weights>, gpu: &Gpu) -> Self {
         let has_seen = has_seen(submodel, &gpu.name);
         let rates = GpuRates::new(gpu, Seconds::from_micros(submodel.launch_us));
+        let dtype = submodel.key.variant.dtype().unwrap_or(Dtype::Bf16);
         Self {
             name: match (submodel.key.gpu.as_str(), &tables_of(submodel, gpu)[..]) {
                 (ANY_GPU, []) => format!("{} of all GPUs", submodel.key.stack),
@@ -68,9 +71,10 @@ impl LoadedModel {
             } else {
                 assume::other_gpu(gpu, &submodel.key)
             },
+            has_seen,
             reachable: match has_seen {
                 true => None,
-                false => assume::reachable_peak(gpu),
+                false => assume::reachable_peak(gpu, dtype),
             },
             rates: match has_seen {
                 true => rates,
@@ -103,6 +107,22 @@ impl LoadedModel {
                 Miss { slower, ..miss }
             }
             _ => Miss::default(),
+        }
+    }
+
+    /// A time of its nets that is no less than what this GPU, of which they saw no row, reaches: in arithmetic of their format, and in
+    /// reading weights, which no step leaves in a cache.
+    pub fn reached(&self, op: &Op, time: Seconds, bandwidth: BytesPerSecond) -> Seconds {
+        let runs_alike = |dtype: Dtype| self.key.variant.dtype().is_some_and(|known| known.runs_as(dtype));
+        let time = match self.reachable.filter(|_| op.dtype().is_some_and(runs_alike)) {
+            Some(peak) => time.max(op.flops() / peak),
+            None => time,
+        };
+        match op {
+            Op::Gemm(gemm) if !self.has_seen && gemm.batch == 1 && gemm.layout == Layout::Tn => {
+                time.max(gemm.right_bytes() / bandwidth)
+            }
+            _ => time,
         }
     }
 
@@ -720,6 +740,7 @@ fn carries(submodel: &Submodel, gpu: &Gpu) -> bool {
 
 /// How far a sub-model is from the question; `None` if it knows another kind of kernel.
 ///
+/// None over all GPUs answers for a decoding step of a GPU that it did not see: more keys came out faster ([`assume::roofline`] knows better).
 /// Assumed, as an order of preference: another 16-bit format runs the same kernels (1), so it goes before another GPU
 /// of the generation (3), that before all GPUs together (4), and a format of another width comes last (6).
 fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
@@ -746,6 +767,7 @@ fn distance(gpu: &Gpu, variant: Variant, key: &Key) -> Option<u32> {
     };
     let gpu = match key.gpu.as_str() {
         name if name == gpu.name => 0,
+        ANY_GPU if key.family == Family::Decode => return None,
         ANY_GPU => 4,
         _ => 3,
     };

@@ -351,7 +351,7 @@ impl Predictor {
             return Plan::Measured(time);
         }
         let Some(answer) = self.answer(engine, Family::of(op), Variant::of(op)) else {
-            return Plan::Unlearned;
+            return Plan::Unlearned(1.0);
         };
         let answer = answer.to(op);
         let model = &self.models[answer.model];
@@ -362,7 +362,7 @@ impl Predictor {
             gpus_per_node: self.gpu.gpus_per_node(),
         };
         let Some(nearest) = families::nearest_covered(op, &question) else {
-            return Plan::Unlearned;
+            return Plan::Unlearned(1.0);
         };
         let correction = self.alignment.zip(nearest.correction);
         let asked = |model: usize, batch: &mut Batch| {
@@ -428,9 +428,13 @@ impl Predictor {
         let plans = [(folded, times), (single, 1.0), (prompt, 1.0)].map(|(op, times)| {
             let op = Op::Attention(op);
             let mut plan = self.plan(&op, engine, batch);
-            if let Plan::Learned { caveats, carried, .. } = &mut plan {
-                caveats.insert(Caveat::FewQueries);
-                carried.factor *= times;
+            match &mut plan {
+                Plan::Learned { caveats, carried, .. } => {
+                    caveats.insert(Caveat::FewQueries);
+                    carried.factor *= times;
+                }
+                Plan::Unlearned(all) => *all = times,
+                Plan::Measured(_) => {}
             }
             (op, plan)
         });
@@ -491,15 +495,17 @@ impl Predictor {
                 tier: Tier::Measured,
                 caveats: Caveats::default(),
             },
-            Plan::Unlearned => {
+            Plan::Unlearned(times) => {
                 let known = match op {
                     Op::Memory(op) => self.laws.estimate(op, provider),
                     Op::Collective(op) => assume::over_network(&self.gpu, op),
                     _ => None,
                 };
                 let estimate = known.unwrap_or_else(|| assume::roofline(&self.gpu, op));
+                let time = estimate.time * times;
                 Estimate {
-                    least: self.rates.least(op).min(estimate.time),
+                    time,
+                    least: self.rates.least(op).min(time),
                     ..estimate
                 }
             }
@@ -534,11 +540,7 @@ impl Predictor {
                     time = assume::towards_roofline(&self.gpu, op, time, own.half_width);
                     own.half_width = assume::GUESS;
                 }
-                // Nets that saw no row of a GPU do not know what it reaches.
-                let time = match (model.reachable, op.dtype()) {
-                    (Some(peak), Some(Dtype::Bf16 | Dtype::Fp16)) => time.max(op.flops() / peak),
-                    _ => time,
-                };
+                let time = model.reached(op, time, self.gpu.bandwidth());
                 let time = match (op, self.peak_shares) {
                     (Op::Gemm(gemm), Some(shares)) if gemm.dtype.size() == 2 => {
                         time.max(op.flops() / (self.gpu.nearest_peak(gemm.dtype) * shares.of(gemm)))
@@ -599,7 +601,8 @@ struct Outcome {
 /// How one operator is going to be answered.
 enum Plan {
     Measured(Seconds),
-    Unlearned,
+    /// By bandwidths and peaks alone, so many times.
+    Unlearned(f64),
     Learned {
         asked: Asked,
         /// The same of another model, where the answer is the mean of both.

@@ -90,7 +90,7 @@ impl Section {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Entry {
     pub time: f64,
-    /// What its arithmetic takes at the dense peak.
+    /// What its arithmetic takes at [`Gpu::greatest_peak`].
     pub compute: f64,
     /// What the weights, caches and states that it reads take at the bandwidth of the memory.
     pub streamed: f64,
@@ -365,7 +365,7 @@ impl<'a> Context<'a> {
             ..Entry::default()
         };
         let kernel = |time: Seconds| {
-            let peak = item.op.dtype().map(|dtype| gpu.nearest_peak(dtype));
+            let peak = item.op.dtype().map(|dtype| gpu.greatest_peak(dtype));
             Entry {
                 time: time.secs(),
                 compute: peak.map_or(0.0, |peak| (item.op.flops() / peak).secs()),
