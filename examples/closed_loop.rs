@@ -102,7 +102,7 @@ fn main() -> Result<()> {
 
 /// What predicts steps on this device, from rows and steps that are timed in this time.
 fn learned(device: &mut dyn Device, folder: &Path, budget: Duration) -> Result<Predictor> {
-    let (table, model, constants) = (folder.join("cpu.parquet"), folder.join("cpu"), folder.join("cpu.toml"));
+    let (table, model) = (folder.join("cpu.parquet"), folder.join("cpu"));
     let mut options = measure::Options {
         out: &table,
         existing: Existing::Refuse,
@@ -147,16 +147,12 @@ fn learned(device: &mut dyn Device, folder: &Path, budget: Duration) -> Result<P
         runs: vec![MeasuredRun::File(steps_path(&table))],
         framework: Some(FrameworkRequest::Named("burn".to_owned())),
         model: Some(model.display().to_string()),
-        out: Some(constants.clone()),
         ..CalibrateRequest::default()
     });
     let predictor = Predictor::new(&gpu, Some(&artifact))?;
     // A short run has fewer steps than a fit needs.
     Ok(match fitted {
-        Ok(_) => {
-            let text = std::fs::read_to_string(&constants).map_err(|error| Error::io(&constants, error))?;
-            predictor.with_framework(Framework::from_toml(&text, &constants.display().to_string())?)
-        }
+        Ok(report) => predictor.with_framework(Framework::from_toml(&report.toml, "the calibration")?),
         Err(error) => {
             println!("constants as built in: {error}");
             predictor.with_framework_named("burn")

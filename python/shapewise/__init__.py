@@ -11,6 +11,7 @@ import json as _json
 import keyword as _keyword
 import os as _os
 import warnings as _warnings
+from pathlib import Path as _Path
 
 from shapewise import _shapewise
 from shapewise._report import Record, Report, Times, _report_class
@@ -264,7 +265,12 @@ def calibrate(runs=(), out=None, **options):
     The file `out`, or `{"toml": report.toml}`, is a framework from then on.
     """
     runs = [runs] if isinstance(runs, (str, _os.PathLike)) else list(runs)
-    return _ask("calibrate", options | {"runs": runs, "out": out})
+    if out is None:
+        return _ask("calibrate", options | {"runs": runs})
+    out = _Path(out)
+    report = _ask("calibrate", {"name": out.stem} | options | {"runs": runs})
+    out.write_text(report.toml)
+    return report
 
 
 def gpus():

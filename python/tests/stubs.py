@@ -288,7 +288,7 @@ def written():
     options = stubs.options("calibrate")
     path = "str | PathLike[str]"
     options["runs"] = (f"{path} | Sequence[{path} | Mapping[str, Any]]", *options["runs"][1:])
-    options["out"] = (path, *options["out"][1:])
+    options["out"] = (path, False, "The file to write, whose name is that of the framework.")
     parts.append(function("calibrate", options, report["calibrate"], doc("calibrate"), ("runs", "out")))
     for name in ("gpus", "models", "presets"):
         parts.append(function(name, {}, report[name], doc(name)))

@@ -1,18 +1,16 @@
 //! A framework of one's own from measured steps.
 
-use crate::answer::predictors::{artifact, described_by, framework_content, framework_file};
+use crate::answer::predictors::{artifact, built_in, described_by, framework_content, framework_file};
 use crate::arch::Mode;
 use crate::calibrate::{Sample, calibrate, departures};
 use crate::dataset::runs::{Runs, read_csv_text, read_objects, read_runs};
-use crate::error::{Error, Result, is_same_file, write_atomically};
+use crate::error::{Error, Result};
 use crate::evaluate::runs::{Choice, fittable, judge};
 use crate::framework::Framework;
 use crate::gpu::{Generation, Gpu, GpuCatalog};
 use crate::predict::Predictor;
 use crate::report::calibration::CalibrationReport;
-use crate::request::{CalibrateRequest, FrameworkRequest, MeasuredRun};
-use std::ffi::OsStr;
-use std::path::Path;
+use crate::request::{CalibrateRequest, FrameworkRequest, MeasuredRun, json};
 
 /// Runs that a calibration needs at least.
 const LEAST_RUNS: usize = 3;
@@ -39,7 +37,30 @@ fn mode(runs: &Runs) -> Mode {
     first.map_or(Mode::Train, |run| run.workload.mode)
 }
 
-/// Fits the framework, describes it, and writes its file where one is asked for.
+/// The most runs of a request without files.
+const MOST_RUNS: usize = 1000;
+
+/// Refuses paths, and more runs than one request may hold.
+pub fn refuse_files(args: &CalibrateRequest) -> Result<()> {
+    let refused = |field: &str, found: String, allowed: &str| Err(Error::field(json::PLACE, field, found, allowed));
+    if let Some(at) = args.runs.iter().position(|run| matches!(run, MeasuredRun::File(_))) {
+        let found = "the path of a file".to_owned();
+        return refused(&format!("runs[{at}]"), found, "an object with columns as keys");
+    }
+    let lines = args.csv.as_deref().map_or(0, |text| text.lines().count());
+    for (field, found) in [("runs", args.runs.len()), ("csv", lines.saturating_sub(1))] {
+        if found > MOST_RUNS {
+            return refused(field, format!("{found} long"), &format!("up to {MOST_RUNS}"));
+        }
+    }
+    args.model.as_deref().map(built_in).transpose()?;
+    match &args.framework {
+        Some(FrameworkRequest::Named(name)) => Framework::check_name(name),
+        _ => Ok(()),
+    }
+}
+
+/// Fits the framework and describes it.
 pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
     let (mut files, mut objects) = (Vec::new(), Vec::new());
     for runs in &args.runs {
@@ -47,12 +68,6 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
             MeasuredRun::File(path) => files.push(path),
             MeasuredRun::Run(run) => objects.push(run.clone()),
         }
-    }
-    if let Some(out) = &args.out
-        && files.iter().any(|file| is_same_file(file, out))
-    {
-        let allowed = "a file that holds no runs to fit to";
-        return Err(Error::field("request", "out", out.display(), allowed));
     }
     let model = args.model.as_deref().map(artifact).transpose()?;
     let gpus = GpuCatalog::from_iter(described_by(model.as_deref()));
@@ -81,8 +96,7 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
     let prior = if args.refit { base.clone() } else { departures(&base) };
     let mut fitted = calibrate(&prior, &samples);
     if !args.refit {
-        let stem = args.out.as_deref().and_then(Path::file_stem);
-        fitted.name = stem.map_or_else(|| UNNAMED.to_owned(), named);
+        fitted.name = args.name.clone().unwrap_or_else(|| UNNAMED.to_owned());
         fitted.title = format!("calibrated on {} runs, from {}", samples.len(), base.name);
         fitted.software.clear();
         fitted.aliases.clear();
@@ -90,7 +104,7 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
         fitted.inherits = None;
     }
     let names = files.iter().filter_map(|path| path.file_stem());
-    let mut names: Vec<_> = names.map(named).collect();
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     if !objects.is_empty() || args.csv.is_some() {
         names.push(REQUEST.to_owned());
     }
@@ -98,13 +112,5 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
         .fits
         .values_mut()
         .for_each(|fit| fit.runs_from = names.join(", "));
-    if let Some(out) = &args.out {
-        write_atomically(out, fitted.to_toml().as_bytes())?;
-    }
-    let out = args.out.as_deref();
-    Ok(CalibrationReport::new(&base, &fitted, &samples, out))
-}
-
-fn named(text: &OsStr) -> String {
-    text.to_string_lossy().into_owned()
+    Ok(CalibrationReport::new(&base, &fitted, &samples))
 }

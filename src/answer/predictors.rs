@@ -227,7 +227,7 @@ fn own_gpu(card: &Card) -> Option<&str> {
 }
 
 /// The built-in model of this name.
-fn built_in(name: &str) -> Result<&'static Artifact> {
+pub(super) fn built_in(name: &str) -> Result<&'static Artifact> {
     library::find(name)?.ok_or_else(|| {
         let names: Vec<_> = library::names().collect();
         let allowed = format!("one of {}", names.join(", "));

@@ -10,9 +10,10 @@ use crate::answer::{catalog, sweep};
 use crate::arch::Architecture;
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
+use crate::report::calibration::CalibrationReport;
 use crate::report::check::CheckReport;
 use crate::report::graph::GraphReport;
-use crate::report::operator::OperatorReport;
+use crate::report::operator::{OperatorReport, OperatorsReport};
 use crate::report::operator_check::OperatorCheckReport;
 use crate::report::plan::{CompareReport, PlanReport};
 use crate::report::prune::PruneReport;
@@ -22,8 +23,8 @@ use crate::report::sweep::SweepReport;
 use crate::report::{AnyReport, Report};
 use crate::request::json::{self, Bodied, BodyTraits, NoRequest};
 use crate::request::{
-    ArchitectureRequest, AttentionRequest, GemmRequest, GraphRequest, ModelRequest, OperatorRequest, PlanRequest,
-    PruneRequest, SearchRequest, Sizes, StepRequest, TargetRequest,
+    ArchitectureRequest, AttentionRequest, BatchRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest,
+    OperatorRequest, PlanRequest, PruneRequest, SearchRequest, Sizes, StepRequest, TargetRequest,
 };
 use crate::search::{Progress, Watch};
 use serde_json::{Value, json};
@@ -69,6 +70,11 @@ pub trait Context: Send + Sync {
 
     /// The architecture that the key of a request names or holds.
     fn architecture(&self, key: &str, request: &ArchitectureRequest) -> Result<Arc<Architecture>>;
+
+    /// Whether a name in a request may be the path of a file.
+    fn reads_files(&self) -> bool {
+        true
+    }
 }
 
 /// A request with its target and what it is answered from.
@@ -134,6 +140,24 @@ pub fn predict_graph(asked: Asked<GraphRequest>) -> Result<Work<GraphReport>> {
         let (listing, name) = answer::graph::read(asked.request)?;
         answer::graph::report(&predictor, &listing, &name)
     })
+}
+
+/// Many operators.
+pub fn predict_batch(asked: Asked<BatchRequest>) -> Result<Work<OperatorsReport>> {
+    let predictor = asked.predictor()?;
+    let ops = asked.request.ops(predictor.gpu())?;
+    work(move |_| {
+        let ops = answer::operators(&predictor, &ops)?;
+        Ok(OperatorsReport { ops })
+    })
+}
+
+/// A framework that is fitted to measured steps.
+pub fn calibrate(asked: Asked<CalibrateRequest>) -> Result<Work<CalibrationReport>> {
+    if !asked.context.reads_files() {
+        answer::calibrate::refuse_files(&asked.request)?;
+    }
+    work(move |_| answer::calibrate::run(&asked.request))
 }
 
 /// A shape by the sizing rules.
@@ -304,6 +328,19 @@ impl Question {
             asks: &By(predict_graph),
         },
         Self {
+            name: "predict_batch",
+            topic: "predict",
+            summary: "Predict up to 10,000 operators.",
+            answer: "The time of each, in order",
+            example: Some(
+                r#"{"ops": [
+                    {"kind": "gemm", "m": 8192, "n": 4096, "k": 4096},
+                    {"kind": "attention", "batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 128}]}"#,
+            ),
+            load: Load::Job,
+            asks: &By(predict_batch),
+        },
+        Self {
             name: "check",
             topic: "check",
             summary: "Judge a shape by the sizing rules: what is broken, what it costs, what fixes it.",
@@ -405,9 +442,7 @@ impl Question {
                     {"model": "qwen3-4b", "gpu": "h100", "mode": "train", "batch": 2, "seq": 4096, "seconds": 0.75}]}"#,
             ),
             load: Load::Job,
-            asks: &By(|asked: Asked<crate::request::CalibrateRequest>| {
-                work(move |_| answer::calibrate::run(&asked.request))
-            }),
+            asks: &By(calibrate),
         },
         Self {
             name: "gpus",

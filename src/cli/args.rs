@@ -2,8 +2,8 @@
 
 pub mod measure;
 
+use crate::cli::environment;
 use crate::cli::output::{Files, ReplaceArgs};
-use crate::cli::settings::{Setting, Settings};
 use crate::cli::{help, hints, rows};
 use crate::gpu::Gpu;
 use crate::ops::LARGEST;
@@ -26,8 +26,7 @@ use std::path::{Path, PathBuf};
 /// Results go to standard output, everything else to standard error. Exit codes: 0 done,
 /// 1 the request cannot be met, a file is wrong or `check --strict` found a broken rule, 2 wrong usage, 70 a bug.
 ///
-/// The GPU may be named by SHAPEWISE_GPU. ~/.config/shapewise/config.toml, or the file that SHAPEWISE_CONFIG names, may set
-/// `gpu` and `network_gbit_per_s`. The command line goes before both.
+/// SHAPEWISE_GPU may name the GPU; the command line goes before it.
 #[derive(Debug, Parser)]
 #[command(name = "shapewise", version, propagate_version = true)]
 pub struct Cli {
@@ -40,9 +39,9 @@ pub struct Cli {
     /// The files that the command line names.
     #[arg(skip)]
     pub files: Files,
-    /// Options that the environment or a file sets.
+    /// The GPU of the environment, if it is the one.
     #[arg(skip)]
-    pub set: Vec<Setting>,
+    pub gpu_of_environment: Option<String>,
 }
 
 /// How a result is shown.
@@ -100,7 +99,7 @@ pub enum Command {
     /// flight with the most tokens per second within --ttft-ms and --tpot-ms.
     Plan(Box<PlanArgs>),
     /// Hold GPUs and models beside each other, each with its best layout: --gpu h100,h200 or all; MODEL,MODEL.
-    Compare(Box<CompareArgs>),
+    Compare(Box<Targeted<PlanRequest>>),
     /// Say what is wrong with a shape, what it costs, and which near shape fixes it.
     ///
     /// `check gemm` and `check attention` judge one operator alike.
@@ -139,13 +138,13 @@ pub enum Command {
 
 impl Cli {
     /// The grammar, with its help in groups.
-    pub fn arranged(settings: &Settings) -> clap::Command {
-        help::arranged(Self::command(), settings)
+    pub fn arranged() -> clap::Command {
+        help::arranged(Self::command())
     }
 
     /// Reads a command line, the program's name first.
-    pub fn read(args: impl IntoIterator<Item = OsString>, settings: &Settings) -> Result<Self, clap::Error> {
-        let command = adjusted(Self::arranged(settings)).mut_subcommands(|command| {
+    pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let command = adjusted(Self::arranged()).mut_subcommands(|command| {
             let sweeps = command.get_name() == "sweep";
             if sweeps { command } else { without_ranges(command) }
         });
@@ -156,9 +155,9 @@ impl Cli {
             hints::improved(error, &command, &words)
         })?;
         let read = Self::from_arg_matches(&matches);
-        let mut read = read.map_err(|error| error.format(&mut Self::arranged(settings)))?;
+        let mut read = read.map_err(|error| error.format(&mut Self::arranged()))?;
         read.files = Files::of(&command, &matches);
-        read.set = settings.used(&matches);
+        read.gpu_of_environment = environment::used(&matches);
         Ok(read)
     }
 }
@@ -337,9 +336,6 @@ pub struct SweepArgs<R: Args> {
 /// Files that a sweep writes beside its report.
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// Write every point to this table, too.
-    #[arg(long, value_name = "FILE.csv")]
-    pub csv: Option<PathBuf>,
     /// Draw the curve, too; the extension chooses the format.
     #[arg(long, value_name = "FILE.svg|FILE.png", value_parser = picture)]
     pub plot: Option<PathBuf>,
@@ -556,14 +552,6 @@ pub struct PlanArgs {
     pub replace: ReplaceArgs,
 }
 
-/// Comparing GPUs.
-#[derive(Debug, Args)]
-pub struct CompareArgs {
-    /// What is planned on each.
-    #[command(flatten)]
-    pub subject: Targeted<PlanRequest>,
-}
-
 fn address(text: &str) -> Result<SocketAddr, String> {
     let allowed = "allowed: an address of this machine and a port, such as 127.0.0.1:8080";
     text.parse().map_err(|_| allowed.to_owned())
@@ -709,6 +697,9 @@ pub struct CalibrateArgs {
     /// What is fitted to what.
     #[command(flatten)]
     pub request: CalibrateRequest,
+    /// The file to write.
+    #[arg(long, value_name = "FILE.toml")]
+    pub out: PathBuf,
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,
@@ -765,11 +756,8 @@ pub struct CompletionsArgs {
 #[derive(Debug, Args)]
 pub struct ManualArgs {
     /// The folder of the pages.
-    #[arg(long, value_name = "DIR", required_unless_present = "markdown")]
-    pub out: Option<PathBuf>,
-    /// Print every command and option as one Markdown document instead.
-    #[arg(long, conflicts_with = "out")]
-    pub markdown: bool,
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
     /// Files that exist.
     #[command(flatten)]
     pub replace: ReplaceArgs,

@@ -1,7 +1,7 @@
 //! How help is arranged: groups of options, which of them `-h` leaves to `--help`, and examples.
 
 use crate::arch::Preset;
-use crate::cli::settings::{GPU_VARIABLE, Settings};
+use crate::cli::environment::{self, GPU_VARIABLE};
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::predict::library;
@@ -149,11 +149,11 @@ const EXAMPLES: [(&str, [&str; 2]); 26] = [
         "completions",
         ["bash > ~/.local/share/bash-completion/completions/shapewise", "zsh"],
     ),
-    ("manual", ["--out man", "--markdown"]),
+    ("manual", ["--out man", "--out man --force"]),
 ];
 
-/// The program with its help arranged, and options as they are set.
-pub fn arranged(root: Command, settings: &Settings) -> Command {
+/// The program with its help arranged, and the GPU of the environment as a default.
+pub fn arranged(root: Command) -> Command {
     let help = Arg::new("help").short('h').long("help").action(clap::ArgAction::Help);
     let help = help.help("Print the common options (-h) or all of them (--help)");
     let version = Arg::new("version")
@@ -168,20 +168,20 @@ pub fn arranged(root: Command, settings: &Settings) -> Command {
     root.mut_subcommands(|command| {
         let predicts = GROUPED.contains(&command.get_name());
         let path = command.get_name().to_owned();
-        of_command(command, &path, if predicts { &GROUPS } else { &[] }, settings)
+        of_command(command, &path, if predicts { &GROUPS } else { &[] })
     })
 }
 
-fn of_command(command: Command, path: &str, groups: &[Group], settings: &Settings) -> Command {
+fn of_command(command: Command, path: &str, groups: &[Group]) -> Command {
     let command = match groups.is_empty() {
         true => command,
-        false => command.mut_args(|arg| with_default(arg, path, settings)),
+        false => command.mut_args(|arg| with_default(arg, path)),
     };
     let rare = RARE.iter().find(|(name, _)| *name == path);
     let command = grouped(command.mut_args(shortened), rare.map_or("", |(_, rare)| rare), groups);
     let command = command.mut_subcommands(|part| {
         let path = format!("{path} {}", part.get_name());
-        of_command(part, &path, groups, settings)
+        of_command(part, &path, groups)
     });
     match EXAMPLES.iter().find(|(name, _)| *name == path) {
         Some((_, examples)) => {
@@ -192,19 +192,17 @@ fn of_command(command: Command, path: &str, groups: &[Group], settings: &Setting
     }
 }
 
-/// The option as it is set, and the help of `--gpu` with what its default is.
-fn with_default(arg: Arg, path: &str, settings: &Settings) -> Arg {
+/// The help of `--gpu` with what its default is.
+fn with_default(arg: Arg, path: &str) -> Arg {
     if arg.get_id() != "gpu" {
-        // One operator needs no network.
-        let of_operator = [" gemm", " attention"].iter().any(|operator| path.ends_with(operator));
-        return if of_operator { arg } else { settings.with(arg) };
+        return arg;
     }
     if path == "compare" {
         return arg.help("The GPUs, such as h100,h200,b200; `shapewise gpus` lists them [default: all]");
     }
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let help = help.replace("[default: ", &format!("[default: that of {GPU_VARIABLE}, else "));
-    settings.with(arg.help(help))
+    environment::with_default(arg.help(help))
 }
 
 /// The program for the completion of a shell: names that are built in are values.

@@ -8,9 +8,9 @@ mod check;
 
 mod csv;
 
-mod evaluate;
+mod environment;
 
-mod gpus;
+mod evaluate;
 
 mod help;
 
@@ -22,14 +22,8 @@ mod measure;
 
 mod manual;
 
-mod mcp;
-
-mod models;
-
 #[doc(hidden)]
 pub mod output;
-
-mod plan;
 
 mod predict;
 
@@ -38,21 +32,22 @@ pub mod rows;
 
 mod search;
 
-mod settings;
-
-mod serve;
-
 mod sweep;
 
 mod target;
 
 mod train;
 
-use crate::answer::calibrate;
-use crate::cli::args::{Cli, Command, Format, Predict, View};
-use crate::cli::settings::{Setting, Settings};
+use crate::answer::{self, catalog, question};
+use crate::cli::args::{CalibrateArgs, Cli, Command, Format, GpusArgs, PlanArgs, Predict, View};
+use crate::cli::target::answer;
 use crate::error::{Error, Result, panics_are_expected};
+use crate::gpu::Gpu;
+use crate::mcp;
+use crate::predict::Predictor;
 use crate::report::Report;
+use crate::request::CalibrateRequest;
+use crate::serve;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -85,8 +80,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The exit code of the program with these arguments, for those who run it inside another one.
 pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let settings = Settings::read();
-    let cli = match Cli::read(args, &settings) {
+    let cli = match Cli::read(args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way too; a closed pipe is not an error.
@@ -94,16 +88,15 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
             return if error.use_stderr() { USAGE } else { 0 };
         }
     };
-    if let Some(error) = settings.fault(&cli.set) {
-        say(&format!("error: {error}"));
-        return FAILED;
-    }
     finish(cli.view, || {
-        for setting in &cli.set {
-            note(&setting.note());
+        if let Some(gpu) = &cli.gpu_of_environment {
+            note(&format!("--gpu {gpu} by {}", environment::GPU_VARIABLE));
         }
         cli.files.check()?;
-        execute(&cli).map_err(|error| Setting::explain(&cli.set, error))
+        execute(&cli).map_err(|error| match cli.gpu_of_environment {
+            Some(_) => environment::explain(error),
+            None => error,
+        })
     })
 }
 
@@ -155,24 +148,54 @@ fn execute(cli: &Cli) -> Result<Answer> {
         Command::Check(args) => return check::run(args, cli.view),
         Command::Predict(Predict::Batch(args)) => return batch::run(args, cli.view),
         Command::Predict(args) => predict::run(args, cli.view),
-        Command::Plan(args) => plan::plan(args, cli.view),
-        Command::Compare(args) => plan::compare(args, cli.view),
+        Command::Plan(args) => plan(args, cli.view),
+        Command::Compare(args) => Ok(render(&answer(question::compare, args)?, cli.view)),
         Command::Search(args) => return search::run(args, cli.view),
         Command::Sweep(args) => sweep::run(args, cli.view),
-        Command::Gpus(args) => gpus::run(args, cli.view),
+        Command::Gpus(args) => gpus(args, cli.view),
         Command::Completions(args) => Ok(manual::completions(args)),
         Command::Manual(args) => manual::pages(args),
-        Command::Models => models::models(cli.view),
-        Command::Presets => Ok(models::presets(cli.view)),
-        Command::Serve(args) => serve::run(args),
-        Command::Mcp => mcp::run(),
+        Command::Models => Ok(render(&catalog::models()?, cli.view)),
+        Command::Presets => Ok(render(&catalog::presets(), cli.view)),
+        Command::Serve(args) => {
+            let options = serve::Options::new(args.listen, args.cors.clone());
+            serve::run(&options, say).map(|()| String::new())
+        }
+        Command::Mcp => mcp::run().map(|()| String::new()),
         Command::Evaluate(args) => evaluate::run(args, cli.view),
-        Command::Calibrate(args) => calibrate::run(&args.request).map(|report| render(&report, cli.view)),
+        Command::Calibrate(args) => calibrate(args, cli.view),
         Command::Import(args) => import::run(args, cli.view),
         Command::Measure(args) => return measure::run(args, cli.view),
         Command::Train(args) => train::run(args, cli.view),
     };
     text.map(Answer::from)
+}
+
+fn plan(args: &PlanArgs, view: View) -> Result<String> {
+    let report = answer(question::plan, &args.subject)?;
+    output::draw(report.drawn(), args.plot.as_deref())?;
+    Ok(render(&report, view))
+}
+
+fn gpus(args: &GpusArgs, view: View) -> Result<String> {
+    Ok(match &args.name {
+        Some(name) => {
+            let predictor = Predictor::new(Gpu::find(name)?, None)?;
+            render(&catalog::gpu(&predictor), view)
+        }
+        None => render(&catalog::gpus(), view),
+    })
+}
+
+/// Fits a framework and writes its file, which names it.
+fn calibrate(args: &CalibrateArgs, view: View) -> Result<String> {
+    let name = args.out.file_stem().map(|name| name.to_string_lossy().into_owned());
+    let report = answer::calibrate::run(&CalibrateRequest {
+        name,
+        ..args.request.clone()
+    })?;
+    output::write(&args.out, report.toml.as_bytes())?;
+    Ok(render(&report, view))
 }
 
 /// The report in the format that was asked for.

@@ -2,6 +2,7 @@
 
 use crate::cli::note;
 use crate::error::{Error, Result, is_same_file, write_atomically};
+use crate::report::plot::{self, Chart};
 use clap::{ArgMatches, Args, Command};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -108,6 +109,14 @@ pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Draws what a report shows, where a picture was asked for.
+pub fn draw(chart: Option<Chart>, path: Option<&Path>) -> Result<()> {
+    match chart.zip(path) {
+        Some((chart, path)) => write(path, &plot::render(&chart, plot::Format::of(path)?)?),
+        None => Ok(()),
+    }
+}
+
 /// Writes files below the folder that an option names: all of them, or none if one exists and may not be replaced.
 pub fn write_all(option: &str, files: &[(PathBuf, Vec<u8>)], replace: ReplaceArgs) -> Result<()> {
     if !replace.force {
@@ -121,19 +130,18 @@ pub fn write_all(option: &str, files: &[(PathBuf, Vec<u8>)], replace: ReplaceArg
 #[cfg(test)]
 mod tests {
     use crate::cli::args::Cli;
-    use crate::cli::settings::Settings;
 
     #[test]
     fn a_file_is_never_read_and_written_and_asks_before_it_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        let [own, link, hard, new] = ["own.csv", "link.csv", "hard.csv", "new.csv"].map(path);
+        let [own, link, hard, new] = ["own.svg", "link.svg", "hard.svg", "new.svg"].map(path);
         std::fs::write(&own, "rows").unwrap();
         std::os::unix::fs::symlink(&own, &link).unwrap();
         std::fs::hard_link(&own, &hard).unwrap();
         let said = |line: String| {
             let words = line.split_whitespace().map(Into::into);
-            let files = Cli::read(words, &Settings::default()).expect(&line).files;
+            let files = Cli::read(words).expect(&line).files;
             files.check().err().map(|error| error.to_string())
         };
         for (line, wanted) in [
@@ -144,12 +152,12 @@ mod tests {
             ("calibrate --runs NEW --framework OWN --out LINK --force", "--framework"),
             ("import native OWN --out OWN --force", "PATH"),
             ("measure --device cpu --plan OWN --out OWN --force", "--plan"),
-            ("sweep model OWN --csv OWN --force", "CONFIG.json"),
-            ("sweep gemm -m 1:2 -n 1 -k 1 --csv NEW.svg --plot NEW.svg", "--csv"),
+            ("sweep model OWN --plot OWN --force", "CONFIG.json"),
+            ("search --params 1B --plot NEW.svg --loss-plot NEW.svg", "--plot"),
             ("evaluate --runs NEW --csv OWN", "--force"),
             ("calibrate --runs NEW --out LINK", "--force"),
             ("import native NEW --out OWN", "--force"),
-            ("sweep gemm -m 1:2 -n 1 -k 1 --csv OWN", "--force"),
+            ("sweep gemm -m 1:2 -n 1 -k 1 --plot OWN", "--force"),
         ] {
             let line = format!("shapewise {line}");
             let line = line.replace("OWN", &own).replace("LINK", &link);
@@ -161,7 +169,8 @@ mod tests {
             format!("shapewise evaluate --runs {new} --csv {own} --force"),
             format!("shapewise evaluate --runs {own} --csv {new}"),
             format!("shapewise evaluate --runs {own} --csv /dev/stdout"),
-            "shapewise sweep gemm -m 1:2 -n 1 -k 1 --csv /dev/null --plot x.svg".to_owned(),
+            format!("shapewise evaluate --runs {own} --csv /dev/null"),
+            "shapewise search --params 1B --plot y.svg --loss-plot x.svg".to_owned(),
         ] {
             assert_eq!(said(line.clone()), None, "{line}");
         }

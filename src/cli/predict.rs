@@ -2,11 +2,10 @@
 
 use crate::answer::{graph, question};
 use crate::cli::args::{GraphArgs, Predict, StepArgs, View};
-use crate::cli::output::write;
-use crate::cli::render;
 use crate::cli::target::{answer, answering};
+use crate::cli::{output, render};
 use crate::error::Result;
-use crate::report::plot;
+use crate::report::Report;
 
 pub(super) fn run(command: &Predict, view: View) -> Result<String> {
     match command {
@@ -20,10 +19,7 @@ pub(super) fn run(command: &Predict, view: View) -> Result<String> {
 
 fn step(args: &StepArgs, view: View) -> Result<String> {
     let report = answer(question::predict_model, &args.subject)?;
-    if let Some(path) = &args.plot {
-        let picture = plot::render(&report.roofline(), plot::Format::of(path)?)?;
-        write(path, &picture)?;
-    }
+    output::draw(report.drawn(), args.plot.as_deref())?;
     Ok(render(&report, view))
 }
 

@@ -3,14 +3,13 @@
 use crate::answer::search::{search, serving};
 use crate::answer::{predictors, question};
 use crate::cli::args::{PruneArgs, Search, SearchArgs, View};
-use crate::cli::output::{ReplaceArgs, write, write_all};
+use crate::cli::output::{ReplaceArgs, draw, write, write_all};
 use crate::cli::target::{answer_to, answering};
 use crate::cli::{Answer, DONE, FAILED, note, progress_bar, render, say};
 use crate::error::{Error, Result, read_text};
 use crate::gpu::GpuCatalog;
 use crate::prune::Score;
-use crate::report::plot;
-use crate::report::search::SearchReport;
+use crate::report::Report;
 use crate::report::search::shard::ShardReport;
 use crate::request::{ArchitectureRequest, PruneRequest, SearchRequest, TargetRequest};
 use crate::search::{Progress, Request, Seen, look};
@@ -129,16 +128,8 @@ fn shapes(args: &SearchArgs, view: View) -> Result<Answer> {
     if let Some(folder) = &args.export {
         export(report.configs(), folder, args.replace)?;
     }
-    let charts = [
-        (&args.plot, SearchReport::chart as fn(&SearchReport) -> _),
-        (&args.loss_plot, SearchReport::loss_chart),
-    ];
-    for (path, chart) in charts {
-        if let Some(path) = path {
-            let picture = plot::render(&chart(&report), plot::Format::of(path)?)?;
-            write(path, &picture)?;
-        }
-    }
+    draw(report.drawn(), args.plot.as_deref())?;
+    draw(Some(report.loss_chart()), args.loss_plot.as_deref())?;
     let text = render(&report, view);
     Ok(Answer { text, code })
 }

@@ -1,10 +1,8 @@
 //! In the place of the Model Context Protocol where `mcp` was not compiled in.
 
-use crate::answer::question::Question;
 use crate::error::{Error, Result};
-use serde_json::Value;
 
 /// Names the feature.
-pub fn run(_: fn(&Question, &Value) -> Option<String>) -> Result<()> {
+pub fn run() -> Result<()> {
     Err(Error::feature_off("`mcp`", "mcp"))
 }

@@ -1,11 +1,11 @@
 //! The Model Context Protocol on standard input and output: every question is a tool of an agent.
 //!
-//! The tools walk [`Question::ALL`]. An answer is the text of the command line with the command that repeats it, and the
-//! JSON document as structured content; bad input is an error of the tool with one sentence.
+//! The tools walk [`Question::ALL`]. An answer is the text of the command line, with the JSON document as
+//! structured content; bad input is an error of the tool with one sentence.
 
 use crate::answer::question::{AtHand, Load, Question};
 use crate::error::{Error, Result};
-use crate::request::json::{PLACE, in_keys};
+use crate::request::json::in_keys;
 use crate::search::Watch;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation, JsonObject,
@@ -22,9 +22,6 @@ use std::{io, thread};
 use tokio::sync::Semaphore;
 use tokio::task;
 
-/// The command line that asks a question with this body; `None` if the body holds the content of a file.
-pub type Repeat = fn(&Question, &Value) -> Option<String>;
-
 /// The largest document that is sent, in bytes: agents read all of it.
 const LARGEST_DOCUMENT: usize = 64 << 10;
 
@@ -36,14 +33,13 @@ const INSTRUCTIONS: &str = "Predicts how fast transformers run on GPUs, and find
     of an answer carries its unit; times have a 90 % interval and the tier that they come from: measured, learned, transferred or \
     roofline. `gpus` and `presets` list the names that requests take.";
 
-/// Answers until standard input ends; `repeat` makes the command line of a question.
-pub fn run(repeat: Repeat) -> Result<()> {
+/// Answers until standard input ends.
+pub fn run() -> Result<()> {
     let failed = |error: io::Error| Error::io("standard input", error);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(failed)?;
     let is_over = Arc::new(AtomicBool::new(false));
     let server = Server {
-        repeat,
         is_over: Arc::clone(&is_over),
         cores: Semaphore::new(thread::available_parallelism().map_or(1, usize::from)),
     };
@@ -62,7 +58,6 @@ pub fn run(repeat: Repeat) -> Result<()> {
 }
 
 struct Server {
-    repeat: Repeat,
     /// Whether standard input has ended, so that no client waits for an answer.
     is_over: Arc<AtomicBool>,
     /// For what takes longer than a moment.
@@ -96,19 +91,18 @@ impl ServerHandler for Server {
         let question = Question::find(&request.name);
         let question = question.map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
         let body = Value::Object(request.arguments.unwrap_or_default());
-        let (repeat, is_over) = (self.repeat, Arc::clone(&self.is_over));
+        let is_over = Arc::clone(&self.is_over);
         let _core = match question.load {
             Load::Moment => None,
             Load::Job | Load::Search => self.cores.acquire().await.ok(),
         };
         let answer = move || {
-            let line = repeat(question, &body);
             let is_over = || context.ct.is_cancelled() || is_over.load(Ordering::Relaxed);
             let watch = |_: &_| match is_over() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             };
-            answered(question, body, line, &watch)
+            answered(question, body, &watch)
         };
         match task::spawn_blocking(answer).await {
             Ok(Ok(answer)) => Ok(answer.into()),
@@ -121,18 +115,10 @@ impl ServerHandler for Server {
     }
 }
 
-fn answered(question: &Question, body: Value, line: Option<String>, watch: &Watch<'_>) -> Result<CallToolResult> {
-    if let Some(key) = question.body().writes
-        && let Some(found) = body.get(key)
-    {
-        return Err(Error::field(PLACE, key, found, "nothing: no tool writes a file"));
-    }
+fn answered(question: &Question, body: Value, watch: &Watch<'_>) -> Result<CallToolResult> {
     let report = question.ask(body, Arc::new(AtHand::default()), watch)?;
     let document = report.json();
-    let mut text = in_keys(&report.text());
-    if let Some(line) = line {
-        text += &format!("\nthe same on the command line: {line}\n");
-    }
+    let text = in_keys(&report.text());
     let mut answer = CallToolResult::success(vec![ContentBlock::text(text)]);
     if document.len() <= LARGEST_DOCUMENT {
         answer.structured_content = Some(serde_json::from_str(&document).expect("reports are JSON"));
@@ -153,11 +139,6 @@ fn input(question: &Question) -> JsonObject {
     let schemas: Vec<(String, JsonObject)> = serde_json::from_str(&text).expect("only names were replaced");
     let mut schemas = schemas.into_iter();
     let (_, mut own) = schemas.next().expect("its own is the first");
-    if let Some(key) = question.body().writes
-        && let Some(properties) = own.get_mut("properties").and_then(Value::as_object_mut)
-    {
-        properties.remove(key);
-    }
     let others: JsonObject = schemas.map(|(name, schema)| (name, schema.into())).collect();
     if !others.is_empty() {
         own.insert("$defs".to_owned(), others.into());

@@ -7,7 +7,6 @@ use crate::report::{Report, percent};
 use crate::units::significant;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 use utoipa::ToSchema;
 
 /// A framework that was fitted to measured steps.
@@ -15,16 +14,13 @@ use utoipa::ToSchema;
 pub struct CalibrationReport {
     framework: String,
     base: String,
-    /// The file that was written; `None` if none was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    out: Option<String>,
     /// Mean absolute percentage error of the base on the same runs, as a fraction.
     base_mean_ape: f64,
     fits: BTreeMap<Kind, Fit>,
     half_widths: BTreeMap<Kind, f64>,
     constants: Vec<Moved>,
     /// The text of the framework's file: a framework of any request.
-    toml: String,
+    pub toml: String,
 }
 
 /// A constant before and after the fit.
@@ -38,8 +34,8 @@ struct Moved {
 }
 
 impl CalibrationReport {
-    /// Describes the framework `fitted` from `base` to `samples` that was written to `out`.
-    pub fn new(base: &Framework, fitted: &Framework, samples: &[Sample], out: Option<&Path>) -> Self {
+    /// Describes the framework `fitted` from `base` to `samples`.
+    pub fn new(base: &Framework, fitted: &Framework, samples: &[Sample]) -> Self {
         let moved = Constant::ALL
             .into_iter()
             .filter(|&constant| fitted.figure(constant).prior.is_some());
@@ -49,7 +45,6 @@ impl CalibrationReport {
         Self {
             framework: fitted.name.clone(),
             base: base.name.clone(),
-            out: out.map(|out| out.display().to_string()),
             toml: fitted.to_toml(),
             base_mean_ape: apes.sum::<f64>() / samples.len() as f64,
             fits: fitted.fits.clone(),
@@ -107,9 +102,6 @@ impl Report for CalibrationReport {
             self.base,
             percent(self.base_mean_ape),
         ));
-        if let Some(out) = &self.out {
-            text.push_str(&format!("wrote {out}\n"));
-        }
         text
     }
 }

@@ -13,7 +13,7 @@ const MARGIN: f64 = 2.0;
 
 impl StepReport {
     /// Every operator that computes as a point of its role, its area its share of the time, under the roof of the GPU.
-    pub fn roofline(&self) -> Chart {
+    pub(super) fn roofline(&self) -> Chart {
         let mut roles: BTreeMap<&str, Vec<(f64, f64, f64)>> = BTreeMap::new();
         for line in &self.lines {
             if line.flops > Flops::ZERO && line.time_us > Seconds::ZERO && line.bytes > Bytes::ZERO {

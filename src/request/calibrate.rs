@@ -47,10 +47,9 @@ pub struct CalibrateRequest {
     /// [default: the model of the GPU].
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
-    /// The file to write; in JSON it may be left out.
-    #[arg(long, required = true, value_name = "FILE.toml")]
-    #[schema(value_type = Option<String>)]
-    pub out: Option<PathBuf>,
+    /// What the fitted framework is called; on the command line as its file [default: calibrated].
+    #[arg(skip)]
+    pub name: Option<String>,
     /// Fit every constant that has a prior, to the runs whose software is that of the framework: how the built-in
     /// frameworks are made.
     #[arg(long, requires = "framework")]

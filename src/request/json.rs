@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::request::{
-    AttentionRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest, PruneRequest,
-    SearchRequest, StepRequest, TargetRequest, WorkloadRequest,
+    AttentionRequest, BatchRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, PlanRequest,
+    PruneRequest, SearchRequest, StepRequest, TargetRequest, WorkloadRequest,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -43,8 +43,6 @@ pub struct BodyTraits {
     pub has_target: bool,
     /// Whether it has the key `workload`.
     pub has_workload: bool,
-    /// The key that names a file to write; `None` if it writes none.
-    pub writes: Option<&'static str>,
 }
 
 impl BodyTraits {
@@ -57,7 +55,6 @@ impl BodyTraits {
     pub const PLAIN: Self = Self {
         has_target: false,
         has_workload: false,
-        writes: None,
     };
     /// A request with a workload.
     const WORKING: Self = Self {
@@ -74,6 +71,7 @@ pub trait Bodied: FromJson + Send {
 
 impl Bodied for GemmRequest {}
 impl Bodied for AttentionRequest {}
+impl Bodied for BatchRequest {}
 impl Bodied for GraphRequest {}
 impl Bodied for PlanRequest {}
 impl Bodied for ModelRequest {
@@ -89,10 +87,7 @@ impl Bodied for PruneRequest {
     const BODY: BodyTraits = BodyTraits::WORKING;
 }
 impl Bodied for CalibrateRequest {
-    const BODY: BodyTraits = BodyTraits {
-        writes: Some("out"),
-        ..BodyTraits::PLAIN
-    };
+    const BODY: BodyTraits = BodyTraits::PLAIN;
 }
 impl Bodied for NoRequest {
     const BODY: BodyTraits = BodyTraits::PLAIN;

@@ -41,7 +41,7 @@ pub use goal::{Budget, ServedTokens};
 pub use graph::{GraphRequest, OperatorList};
 pub use groups::{GROUPS, Group, group, label};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
-pub use operator::{AttentionRequest, GemmRequest, OperatorRequest, read_operator};
+pub use operator::{AttentionRequest, BatchRequest, GemmRequest, OperatorRequest};
 pub use plan::{GpuCounts, GpuPrices, PlanRequest, Planned, Tokens, UsdPerHour};
 pub use prune::PruneRequest;
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};

@@ -1,13 +1,16 @@
 //! One GEMM or one attention.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, FieldError, Result};
 use crate::gpu::Gpu;
 use crate::ops::{Attention, Dtype, Gemm, Layout, Op, Pass};
 use crate::request::{Size, Sizes, json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use utoipa::ToSchema;
+use std::borrow::Cow;
+use utoipa::openapi::schema::{OneOfBuilder, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The most bytes that one operator moves, more than the memory of any machine.
 const MOST_BYTES: f64 = (1_u64 << 50) as f64;
@@ -35,8 +38,74 @@ pub trait OperatorRequest: DeserializeOwned + ToSchema + Send + 'static {
     fn op(&self, sizes: &mut Sizes) -> Result<Op>;
 }
 
+/// The most operators of one batch.
+const MOST_OPS: usize = 10_000;
+
+/// Many operators on one GPU.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchRequest {
+    /// The operators; they are answered in this order.
+    #[schema(value_type = Vec<AnyOperator>, min_items = 1, max_items = 10_000)]
+    pub ops: Vec<Value>,
+}
+
+impl BatchRequest {
+    /// The operators.
+    pub fn ops(self, gpu: &Gpu) -> Result<Vec<Op>> {
+        let found = self.ops.len();
+        if !(1..=MOST_OPS).contains(&found) {
+            let allowed = format!("1 to {MOST_OPS}");
+            return Err(Error::field(json::PLACE, "ops", format!("{found} long"), &allowed));
+        }
+        let read = |(at, op)| {
+            read_operator(gpu, op).map_err(|error| match error.field_error() {
+                Some(FieldError { field, value, allowed }) => {
+                    Error::field(json::PLACE, &format!("ops[{at}].{field}"), value, allowed)
+                }
+                None => Error::usage(format!("`ops[{at}]`: {error}")),
+            })
+        };
+        self.ops.into_iter().enumerate().map(read).collect()
+    }
+}
+
+/// One operator of a batch, of the kind that `kind` names.
+struct AnyOperator;
+
+impl PartialSchema for AnyOperator {
+    fn schema() -> RefOr<Schema> {
+        // It stays one object: one that takes no other keys cannot be added to.
+        let of_kind = |kind: &str, mut schema: RefOr<Schema>| {
+            if let RefOr::T(Schema::Object(object)) = &mut schema {
+                let only = ObjectBuilder::new().schema_type(Type::String);
+                let only = only.enum_values(Some([kind]));
+                object.properties.insert("kind".to_owned(), only.into());
+                object.required.push("kind".to_owned());
+            }
+            schema
+        };
+        OneOfBuilder::new()
+            .item(of_kind("gemm", GemmRequest::schema()))
+            .item(of_kind("attention", AttentionRequest::schema()))
+            .description(Some("One operator of a batch, of the kind that `kind` names."))
+            .into()
+    }
+}
+
+impl ToSchema for AnyOperator {
+    fn name() -> Cow<'static, str> {
+        "OperatorRequest".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        GemmRequest::schemas(schemas);
+        AttentionRequest::schemas(schemas);
+    }
+}
+
 /// The operator of an object whose key `kind` says which request it holds.
-pub fn read_operator(gpu: &Gpu, body: Value) -> Result<Op> {
+fn read_operator(gpu: &Gpu, body: Value) -> Result<Op> {
     fn read<R: OperatorRequest>(gpu: &Gpu, body: Value) -> Result<Op> {
         let request: R = json::plain(body)?;
         Sizes::fixed(gpu, |sizes| request.op(sizes))

@@ -5,51 +5,17 @@ use crate::answer::question::Context;
 use crate::arch::{Architecture, Preset, read_object};
 use crate::error::{self, Error};
 use crate::predict::Predictor;
-use crate::request::json::{self, Bodied};
+use crate::request::json;
 use crate::request::{ArchitectureRequest, TargetRequest, UNNAMED};
 use crate::serve::App;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
-use crate::serve::schema::AnyOperator;
 use axum::body::{self, Body};
-use axum::extract::{FromRequest, Request};
+use axum::extract::Request;
 use axum::http::header;
 use futures_util::StreamExt;
-use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
-use utoipa::ToSchema;
-
-/// The most operators of one batch.
-pub const MOST_OPS: usize = 10_000;
-
-/// A request as a body holds it: with the GPU and the model beside its own keys.
-#[derive(Debug)]
-pub struct JsonRequest<R> {
-    /// The request.
-    pub request: R,
-    /// Where it runs and what answers.
-    pub target: TargetRequest,
-}
-
-/// Many operators on one GPU.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BatchRequest {
-    /// The operators; they are answered in this order.
-    #[schema(value_type = Vec<AnyOperator>, min_items = 1, max_items = 10_000)]
-    pub ops: Vec<Value>,
-}
-
-impl Bodied for BatchRequest {}
-
-impl<R: Bodied> FromRequest<App> for JsonRequest<R> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        read(&arrived(request, app).await?)
-    }
-}
 
 /// The bytes of a body that is declared as JSON.
 pub async fn arrived(request: Request, app: &App) -> Result<body::Bytes, Problem> {
@@ -114,12 +80,6 @@ async fn whole(body: Body, limits: &Limits) -> Result<body::Bytes, Problem> {
     }
 }
 
-/// Reads the bytes of a body.
-pub fn read<R: Bodied>(bytes: &[u8]) -> Result<JsonRequest<R>, Problem> {
-    let (request, target) = json::body(value(bytes)?)?;
-    Ok(JsonRequest { request, target })
-}
-
 /// The JSON of a body.
 pub fn value(bytes: &[u8]) -> Result<Value, Problem> {
     serde_json::from_slice(bytes).map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))
@@ -133,6 +93,10 @@ impl Context for Predictors {
 
     fn architecture(&self, key: &str, request: &ArchitectureRequest) -> error::Result<Arc<Architecture>> {
         architecture(request, key).map(Arc::new)
+    }
+
+    fn reads_files(&self) -> bool {
+        false
     }
 }
 
@@ -151,8 +115,13 @@ pub fn architecture(request: &ArchitectureRequest, key: &str) -> error::Result<A
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::json::Bodied;
     use crate::request::{GemmRequest, ModelRequest, SearchRequest};
     use serde_json::json;
+
+    fn read<R: Bodied>(bytes: &[u8]) -> Result<R, Problem> {
+        Ok(json::body(value(bytes)?)?.0)
+    }
 
     fn refusal<R: Bodied>(body: &Value) -> Value {
         let problem = match read::<R>(body.to_string().as_bytes()) {

@@ -1,18 +1,15 @@
 //! One function per address: request in, document out.
 
-use crate::answer;
 use crate::answer::catalog;
 use crate::answer::question::{Load, Question, unwatched};
 use crate::error::Error;
 use crate::gpu::Gpu;
-use crate::ops::Op;
 use crate::report::Report;
-use crate::report::operator::OperatorsReport;
+use crate::request::TargetRequest;
 use crate::request::json::BodyTraits;
-use crate::request::{TargetRequest, read_operator};
 use crate::search::Watch;
 use crate::serve::admission::RETRY_AFTER;
-use crate::serve::body::{self, BatchRequest, JsonRequest};
+use crate::serve::body;
 use crate::serve::problem::{self, Problem};
 use crate::serve::{App, metrics, schema, search};
 use axum::body::{Body, Bytes};
@@ -25,43 +22,6 @@ use futures_util::stream;
 use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
-use utoipa::IntoResponses;
-
-/// What every request may be answered with instead.
-#[derive(IntoResponses)]
-#[allow(dead_code)] // described, never built
-pub enum Problems {
-    /// The body is not JSON
-    #[response(status = 400, content_type = "application/problem+json")]
-    NotJson(#[to_schema] problem::Document),
-    /// The body did not arrive in time
-    #[response(status = 408, content_type = "application/problem+json")]
-    TooSlow(#[to_schema] problem::Document),
-    /// The body is larger than 1 MiB
-    #[response(status = 413, content_type = "application/problem+json")]
-    TooLarge(#[to_schema] problem::Document),
-    /// The body is not declared as JSON
-    #[response(status = 415, content_type = "application/problem+json")]
-    MediaType(#[to_schema] problem::Document),
-    /// The header `Host` names another service
-    #[response(status = 421, content_type = "application/problem+json")]
-    OtherHost(#[to_schema] problem::Document),
-    /// A field is wrong, or no answer can meet the request
-    #[response(status = 422, content_type = "application/problem+json")]
-    Field(#[to_schema] problem::Document),
-    /// Too many requests at once; `Retry-After` says when to try again
-    #[response(status = 429, content_type = "application/problem+json")]
-    Busy(#[to_schema] problem::Document),
-    /// Address and headers have more than 64 KiB
-    #[response(status = 431, content_type = "application/problem+json")]
-    LargeHeaders(#[to_schema] problem::Document),
-    /// A bug of the service; `instance` names it in the log
-    #[response(status = 500, content_type = "application/problem+json")]
-    Fault(#[to_schema] problem::Document),
-    /// The answer takes too long
-    #[response(status = 503, content_type = "application/problem+json")]
-    OverTime(#[to_schema] problem::Document),
-}
 
 /// A document as a response.
 pub fn json(text: String) -> Response {
@@ -116,36 +76,8 @@ fn named(error: Error, body: BodyTraits, keys: &[String]) -> Problem {
     }
 }
 
-/// Predict up to 10,000 operators.
-#[utoipa::path(
-    post, path = "/v1/predict/batch", tag = "predict",
-    request_body(content = schema::BatchBody, example = json!({"ops": [
-        {"kind": "gemm", "m": 8192, "n": 4096, "k": 4096},
-        {"kind": "attention", "batch": 4, "heads": 32, "seq_q": 2048, "head_dim": 128},
-    ]})),
-    responses((status = 200, description = "The time of each, in order", body = schema::Operators), Problems),
-)]
-pub async fn predict_batch(State(app): State<App>, asked: JsonRequest<BatchRequest>) -> Answered {
-    let found = asked.request.ops.len();
-    if !(1..=body::MOST_OPS).contains(&found) {
-        let (found, allowed) = (format!("{found} long"), format!("1 to {}", body::MOST_OPS));
-        return Err(Problem::field("ops", &found, &allowed));
-    }
-    let predictor = app.predictors.built_in(&asked.target)?;
-    let gpu = predictor.gpu();
-    let ops = asked.request.ops.into_iter().enumerate();
-    let ops: Vec<Op> = ops
-        .map(|(at, op)| read_operator(gpu, op).map_err(|error| Problem::from(error).within(&format!("ops[{at}]"))))
-        .collect::<Result<_, Problem>>()?;
-    let answer = work(&app, move || {
-        let ops = answer::operators(&predictor, &ops)?;
-        Ok(OperatorsReport { ops }.json())
-    });
-    answer.await
-}
-
 /// Makes a document that takes more than a moment: admitted as a job, on a thread of its own.
-pub async fn work(app: &App, work: impl FnOnce() -> Result<String, Problem> + Send + 'static) -> Answered {
+async fn work(app: &App, work: impl FnOnce() -> Result<String, Problem> + Send + 'static) -> Answered {
     let within = app.limits.answer_time;
     let work = app.jobs.admit()?.run(work);
     match tokio::time::timeout(within, work).await {

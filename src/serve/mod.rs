@@ -8,8 +8,6 @@ mod admission;
 
 pub mod body;
 
-pub mod calibrate;
-
 mod handlers;
 
 mod hosts;
@@ -166,14 +164,12 @@ struct Document;
 /// The whole service without a socket.
 pub fn router(app: App, origins: &[String]) -> Result<Router> {
     let api = OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(handlers::predict_batch))
         .routes(routes!(handlers::gpu))
         .routes(routes!(handlers::healthz))
         .routes(routes!(handlers::readyz))
-        .routes(routes!(handlers::metrics))
-        .routes(routes!(calibrate::calibrate));
+        .routes(routes!(handlers::metrics));
     let (mut api, mut document) = api.split_for_parts();
-    for question in Question::ALL.iter().filter(|question| question.body().writes.is_none()) {
+    for question in Question::ALL {
         let address = format!("/v1/{}", question.name.replace('_', "/"));
         api = api.route(&address, handlers::route(question));
         schema::describe(question, &address, &mut document);

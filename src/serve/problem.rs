@@ -45,8 +45,69 @@ pub struct Document {
     instance: Option<String>,
 }
 
+/// A kind of problem: the status of its answer, the address of its description, and the same in words.
+#[derive(Clone, Copy)]
+pub struct Kind(pub StatusCode, pub &'static str, pub &'static str);
+
+const NOT_JSON: Kind = Kind(StatusCode::BAD_REQUEST, "/api#not-json", "The body is not JSON");
+const TOO_SLOW: Kind = Kind(
+    StatusCode::REQUEST_TIMEOUT,
+    "/api#too-slow",
+    "The body did not arrive in time",
+);
+const TOO_LARGE: Kind = Kind(StatusCode::PAYLOAD_TOO_LARGE, "/api#too-large", "The body is too large");
+const NOT_DECLARED: Kind = Kind(
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+    "/api#media-type",
+    "The body is not declared as JSON",
+);
+const OTHER_HOST: Kind = Kind(
+    StatusCode::MISDIRECTED_REQUEST,
+    "/api#host",
+    "This service has another name",
+);
+const FIELD: Kind = Kind(StatusCode::UNPROCESSABLE_ENTITY, "/api#field", "A value is not allowed");
+const INFEASIBLE: Kind = Kind(
+    StatusCode::UNPROCESSABLE_ENTITY,
+    "/api#infeasible",
+    "No answer can meet the request",
+);
+const BUSY: Kind = Kind(StatusCode::TOO_MANY_REQUESTS, "/api#busy", "Too many requests at once");
+const LARGE_HEADERS: Kind = Kind(
+    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "/api#headers",
+    "The headers are too large",
+);
+const FAULT: Kind = Kind(StatusCode::INTERNAL_SERVER_ERROR, "/api#fault", "Internal fault");
+const OVER_TIME: Kind = Kind(
+    StatusCode::SERVICE_UNAVAILABLE,
+    "/api#over-time",
+    "The answer takes too long",
+);
+const NOT_FOUND: Kind = Kind(StatusCode::NOT_FOUND, "/api#not-found", "Nothing has this name");
+const OTHER_METHOD: Kind = Kind(
+    StatusCode::METHOD_NOT_ALLOWED,
+    "/api#method",
+    "The address does not take this method",
+);
+
+/// What every question may be answered with instead.
+pub const OF_QUESTIONS: [Kind; 11] = [
+    NOT_JSON,
+    TOO_SLOW,
+    TOO_LARGE,
+    NOT_DECLARED,
+    OTHER_HOST,
+    FIELD,
+    INFEASIBLE,
+    BUSY,
+    LARGE_HEADERS,
+    FAULT,
+    OVER_TIME,
+];
+
 impl Problem {
-    fn new(status: StatusCode, kind: &'static str, title: &'static str, mut detail: String) -> Self {
+    fn new(Kind(status, kind, title): Kind, mut detail: String) -> Self {
         if let Some((end, _)) = detail.char_indices().nth(LONGEST) {
             detail.truncate(end);
             detail.push('…');
@@ -68,38 +129,33 @@ impl Problem {
 
     /// The body is no JSON at all.
     pub fn not_json(detail: String) -> Self {
-        let title = "The body is not JSON";
-        Self::new(StatusCode::BAD_REQUEST, "/api#not-json", title, detail)
+        Self::new(NOT_JSON, detail)
     }
 
     /// The body came as another media type.
     pub fn not_declared() -> Self {
-        let detail = "send the header `Content-Type: application/json`".to_owned();
-        let title = "The body is not declared as JSON";
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        Self::new(status, "/api#media-type", title, detail)
+        Self::new(
+            NOT_DECLARED,
+            "send the header `Content-Type: application/json`".to_owned(),
+        )
     }
 
     /// The body is larger than `most` bytes.
     pub fn too_large(most: usize) -> Self {
-        let detail = format!("the body is larger than {most} bytes");
-        let title = "The body is too large";
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "/api#too-large", title, detail)
+        Self::new(TOO_LARGE, format!("the body is larger than {most} bytes"))
     }
 
     /// The body did not arrive in time.
     pub fn too_slow(within: Duration) -> Self {
         let detail = format!("the body did not arrive within {} s", within.as_secs());
-        let title = "The body did not arrive";
-        Self::new(StatusCode::REQUEST_TIMEOUT, "/api#too-slow", title, detail)
+        Self::new(TOO_SLOW, detail)
     }
 
     /// A field breaks a rule.
     pub fn field(field: &str, value: &str, allowed: &str) -> Self {
         let (field, value) = (&*shortened(field), &*shortened(value));
         let named = if field.is_empty() { "body" } else { field };
-        let detail = sentence(named, value, allowed);
-        let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
+        let mut problem = Self::new(FIELD, sentence(named, value, allowed));
         problem.document.field = (!field.is_empty()).then(|| field.to_owned());
         problem.document.value = Some(value.to_owned());
         problem.document.allowed = Some(allowed.to_owned());
@@ -109,41 +165,36 @@ impl Problem {
     /// No route has this address.
     pub fn nothing_here() -> Self {
         let detail = "`/openapi.json` lists all addresses, `/api` shows them".to_owned();
-        let title = "There is nothing at this address";
-        Self::new(StatusCode::NOT_FOUND, "/api#not-found", title, detail)
+        Self::new(NOT_FOUND, detail)
     }
 
     /// Nothing has the name that the address ends with.
     pub fn unknown(error: &Error) -> Self {
-        let title = "Nothing has this name";
-        Self::new(StatusCode::NOT_FOUND, "/api#not-found", title, error.to_string())
+        Self::new(NOT_FOUND, error.to_string())
     }
 
     /// The address takes another method.
     pub fn other_method(taken: &Method) -> Self {
         let detail = match *taken {
-            Method::GET => "this address takes POST with a JSON body".to_owned(),
-            Method::POST => "this address takes GET".to_owned(),
-            _ => "the header `Allow` names the methods of this address".to_owned(),
+            Method::GET => "this address takes POST with a JSON body",
+            Method::POST => "this address takes GET",
+            _ => "the header `Allow` names the methods of this address",
         };
-        let title = "The address does not take this method";
-        let status = StatusCode::METHOD_NOT_ALLOWED;
-        Self::new(status, "/api#method", title, detail)
+        Self::new(OTHER_METHOD, detail.to_owned())
     }
 
     /// The headers have more than `most` bytes.
     pub fn large_headers(most: usize) -> Self {
-        let detail = format!("address and headers have more than {most} bytes");
-        let title = "The headers are too large";
-        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        Self::new(status, "/api#headers", title, detail)
+        Self::new(
+            LARGE_HEADERS,
+            format!("address and headers have more than {most} bytes"),
+        )
     }
 
     /// The request names another host than this service.
     pub fn other_host() -> Self {
         let detail = "the header `Host` is neither localhost, a loopback address nor a host of `--cors`".to_owned();
-        let title = "This service has another name";
-        Self::new(StatusCode::MISDIRECTED_REQUEST, "/api#host", title, detail)
+        Self::new(OTHER_HOST, detail)
     }
 
     /// The queue is full; the load is shed.
@@ -151,12 +202,7 @@ impl Problem {
         let detail = format!("the queue of {what} is full; try again after `Retry-After`");
         Self {
             retry_after: Some(retry_after),
-            ..Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "/api#busy",
-                "Too many requests at once",
-                detail,
-            )
+            ..Self::new(BUSY, detail)
         }
     }
 
@@ -166,15 +212,13 @@ impl Problem {
             "the answer takes longer than {} s; request less, or use the command line",
             within.as_secs()
         );
-        let title = "The answer takes too long";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "/api#over-time", title, detail)
+        Self::new(OVER_TIME, detail)
     }
 
     /// The service is wrong, not the client; `id` names the fault in the log.
     pub fn fault(id: String) -> Self {
         let detail = "this is a bug of the service; its log has the details under this instance".to_owned();
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        let mut problem = Self::new(status, "/api#fault", "Internal fault", detail);
+        let mut problem = Self::new(FAULT, detail);
         problem.document.instance = Some(id);
         problem
     }
@@ -191,8 +235,7 @@ impl Problem {
     }
 
     /// The same problem, in a field of `outer`.
-    #[must_use]
-    pub fn within(mut self, outer: &str) -> Self {
+    fn within(mut self, outer: &str) -> Self {
         let document = &mut *self.document;
         let field = match document.field.take() {
             Some(field) => format!("{outer}.{field}"),
@@ -223,22 +266,17 @@ fn sentence(field: &str, value: &str, allowed: &str) -> String {
 /// The longest message, in characters: no body is echoed.
 const LONGEST: usize = 1000;
 
-/// A field breaks a rule.
-const FIELD: (&str, &str) = ("/api#field", "A value is not allowed");
-
 /// Keys that hold a config.json, in which a field may be wrong.
-const CONFIGS: [&str; 2] = ["architecture", "like"];
+const CONFIGS: [&str; 3] = ["architecture", "from", "like"];
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let detail = json::in_keys(&error.to_string());
         if error.is_infeasible() {
-            let title = "No answer can meet the request";
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return Self::new(status, "/api#infeasible", title, detail);
+            return Self::new(INFEASIBLE, detail);
         }
         let place = error.place();
-        let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, FIELD.0, FIELD.1, detail);
+        let mut problem = Self::new(FIELD, detail);
         if let Some(at) = error.field_error() {
             let (value, allowed) = (at.value.replace('`', "\""), json::in_keys(&at.allowed));
             if place == Some(json::PLACE) {

@@ -4,22 +4,17 @@
 //! may be ranges. An answer is a report with the version beside its keys.
 
 use crate::answer::question::{Load, Question};
-use crate::answer::schema::{Described, described, with_target};
+use crate::answer::schema::{Described, described};
 use crate::report::SCHEMA;
-use crate::report::calibration::CalibrationReport;
 use crate::report::gpus::GpuReport;
-use crate::report::operator::OperatorsReport;
-use crate::request::json::Bodied;
-use crate::request::{AttentionRequest, GemmRequest, group, label};
-use crate::serve::body::BatchRequest;
-use crate::serve::handlers::Problems;
+use crate::request::{group, label};
+use crate::serve::problem::{self, Kind};
 use std::borrow::Cow;
-use std::marker::PhantomData;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::{AllOfBuilder, OneOfBuilder, Type};
+use utoipa::openapi::schema::{AllOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, OpenApi, Ref, RefOr, Required, ResponsesBuilder, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -51,7 +46,13 @@ pub fn describe(question: &Question, address: &str, document: &mut OpenApi) {
         let example = serde_json::from_str(example).expect("examples are JSON");
         let body = RequestBodyBuilder::new().content("application/json", content(&name).example(Some(example)));
         operation = operation.request_body(Some(body.required(Some(Required::True)).build()));
-        responses = responses.responses_from_into_responses::<Problems>();
+        for Kind(status, _, title) in problem::OF_QUESTIONS {
+            let problem = content("Problem");
+            let response = ResponseBuilder::new()
+                .description(title)
+                .content(problem::MEDIA_TYPE, problem);
+            responses = responses.response(status.as_str(), response);
+        }
     }
     let operation = operation.responses(responses.build());
     document.paths.add_path_operation(address, vec![method], operation);
@@ -79,74 +80,6 @@ pub fn labelled(document: &OpenApi) -> String {
 const EVENTS: &str = "With `Accept: text/event-stream` the answer is a stream: `progress` events with `done`, `total` and\n\
     `best_time_ratio`, then one `result` with the document or one `problem`. A search whose client disconnects is stopped.";
 
-/// Many operators with their GPU and model.
-pub struct BatchBody;
-
-impl PartialSchema for BatchBody {
-    fn schema() -> RefOr<Schema> {
-        own(with_target(described::<BatchRequest>(), BatchRequest::BODY))
-    }
-}
-
-impl ToSchema for BatchBody {
-    fn name() -> Cow<'static, str> {
-        BatchRequest::name()
-    }
-
-    fn schemas(schemas: &mut Schemas) {
-        BatchRequest::schemas(schemas);
-    }
-}
-
-/// The schema that a description is of.
-fn own((_, schemas): Described) -> RefOr<Schema> {
-    let mut schemas = schemas.into_iter();
-    schemas.next().expect("its own is the first").1
-}
-
-/// One operator of a batch, of the kind that `kind` names.
-pub struct AnyOperator;
-
-impl PartialSchema for AnyOperator {
-    fn schema() -> RefOr<Schema> {
-        OneOfBuilder::new()
-            .item(of_kind("gemm", GemmRequest::schema()))
-            .item(of_kind("attention", AttentionRequest::schema()))
-            .description(Some("One operator of a batch, of the kind that `kind` names."))
-            .into()
-    }
-}
-
-impl ToSchema for AnyOperator {
-    fn name() -> Cow<'static, str> {
-        "OperatorRequest".into()
-    }
-
-    fn schemas(schemas: &mut Schemas) {
-        GemmRequest::schemas(schemas);
-        AttentionRequest::schemas(schemas);
-    }
-}
-
-/// The schema of an object with a key `kind` that says `kind`. It stays one object: one that takes no other keys cannot
-/// be added to.
-fn of_kind(kind: &str, mut schema: RefOr<Schema>) -> RefOr<Schema> {
-    if let RefOr::T(Schema::Object(object)) = &mut schema {
-        let only = ObjectBuilder::new().schema_type(Type::String);
-        let only = only.enum_values(Some([kind]));
-        object.properties.insert("kind".to_owned(), only.into());
-        object.required.push("kind".to_owned());
-    }
-    schema
-}
-
-/// A document as it is answered: the report, with the version beside its keys.
-pub struct Answer<R>(PhantomData<R>);
-
-pub type Calibration = Answer<CalibrationReport>;
-pub type Gpu = Answer<GpuReport>;
-pub type Operators = Answer<OperatorsReport>;
-
 /// Name and schemas of a document with this report.
 fn answer((report, mut schemas): Described) -> Described {
     let what = report.strip_suffix("Report").unwrap_or(&report);
@@ -161,18 +94,23 @@ fn answer((report, mut schemas): Described) -> Described {
     (name, schemas)
 }
 
-impl<R: ToSchema> PartialSchema for Answer<R> {
+/// The document on one GPU.
+pub struct Gpu;
+
+impl PartialSchema for Gpu {
     fn schema() -> RefOr<Schema> {
-        own(answer(described::<R>()))
+        let (_, mut schemas) = answer(described::<GpuReport>());
+        // Its own is the first.
+        schemas.swap_remove(0).1
     }
 }
 
-impl<R: ToSchema> ToSchema for Answer<R> {
+impl ToSchema for Gpu {
     fn name() -> Cow<'static, str> {
-        answer(described::<R>()).0.into()
+        answer(described::<GpuReport>()).0.into()
     }
 
     fn schemas(schemas: &mut Schemas) {
-        schemas.extend(answer(described::<R>()).1);
+        schemas.extend(answer(described::<GpuReport>()).1);
     }
 }

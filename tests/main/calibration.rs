@@ -33,7 +33,7 @@ fn runs_of_ones_own_become_a_framework() {
     let [runs, out] = ["my.csv", "mine.toml"].map(|name| folder.path().join(name));
     let [runs, out] = [&runs, &out].map(|path| path.to_str().unwrap());
     write_runs(Path::new(runs), STEPS.len());
-    let calibrate = format!("calibrate --runs {runs} --framework fsdp2 --out {out} --force");
+    let calibrate = format!("calibrate --runs {runs} --framework fsdp2 --out {out} --force -q");
     let report = json(&calibrate);
     assert_eq!(report["framework"], "mine");
     assert!(number(&report, "base_mean_ape") > 0.2, "{report}");

@@ -22,12 +22,7 @@ pub(crate) fn program() -> PathBuf {
 
 pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Outcome {
     let mut command = Command::new(program());
-    let output = command
-        .args(args)
-        .env_remove("SHAPEWISE_GPU")
-        .env("SHAPEWISE_CONFIG", "")
-        .output()
-        .unwrap();
+    let output = command.args(args).env_remove("SHAPEWISE_GPU").output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Outcome {
         code: output.status.code().expect("no signal ended it"),

@@ -1,11 +1,12 @@
 //! The document of the API against the readers of bodies: every value that a schema names is one that is taken.
 
 use serde_json::{Map, Value, json};
-use shapewise::request::json::Bodied;
-use shapewise::request::{AttentionRequest, GemmRequest, GraphRequest, ModelRequest, SearchRequest, StepRequest};
+use shapewise::request::json::{self, Bodied};
+use shapewise::request::{
+    AttentionRequest, BatchRequest, CalibrateRequest, GemmRequest, GraphRequest, ModelRequest, SearchRequest,
+    StepRequest,
+};
 use shapewise::serve::App;
-use shapewise::serve::body::{self, BatchRequest};
-use shapewise::serve::calibrate::CalibrateBody;
 use shapewise::serve::limits::Limits;
 use shapewise::serve::router;
 use tower::ServiceExt;
@@ -69,9 +70,9 @@ fn takes<R: Bodied>(document: &Value, schema: &str, base: &Value) -> usize {
         for value in named(document, part) {
             let mut fields: Map<String, Value> = base.as_object().unwrap().clone();
             fields.insert(field.clone(), value);
-            let text = Value::Object(fields).to_string();
-            if let Err(problem) = body::read::<R>(text.as_bytes()) {
-                panic!("{text}: {problem:?}");
+            let text = json!(fields).to_string();
+            if let Err(refused) = json::body::<R>(Value::Object(fields)) {
+                panic!("{text}: {refused}");
             }
             tried += 1;
         }
@@ -93,7 +94,7 @@ async fn what_the_document_allows_is_taken() {
         takes::<StepRequest>(&document, "StepRequest", &model),
         takes::<GraphRequest>(&document, "GraphRequest", &json!({})),
         takes::<SearchRequest>(&document, "SearchRequest", &json!({})),
-        takes::<CalibrateBody>(&document, "CalibrateBody", &json!({})),
+        takes::<CalibrateRequest>(&document, "CalibrateRequest", &json!({})),
         takes::<GemmRequest>(&document, "SweptGemmRequest", &gemm),
         takes::<AttentionRequest>(&document, "SweptAttentionRequest", &attention),
         takes::<ModelRequest>(&document, "SweptModelRequest", &model),

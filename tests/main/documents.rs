@@ -10,7 +10,9 @@ use crate::cli::number;
 use crate::cli::program;
 use crate::files::{blessing, root, text_of};
 use crate::skip::skip;
+use clap::{Arg, Command as Grammar};
 use serde_json::Value;
+use shapewise::cli::args::Cli;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -463,10 +465,86 @@ fn troubles_are_those_of_the_program() {
     check_commands("docs/troubleshooting.md");
 }
 
+/// Every command, then every option once with the commands that take it.
+pub fn commands() -> String {
+    let mut root = Cli::arranged();
+    root.build();
+    let mut text = "# Command line\n\n`--help` after a command says more.\n\n\
+        | command | what it does |\n| --- | --- |\n"
+        .to_owned();
+    let mut options: BTreeMap<(&str, String, String), Vec<String>> = BTreeMap::new();
+    let mut commands: Vec<&Grammar> = root.get_subcommands().collect();
+    commands.reverse();
+    let mut count = 0;
+    while let Some(command) = commands.pop() {
+        let name = command.get_bin_name().unwrap_or_default();
+        let name = name.trim_start_matches("shapewise ").to_owned();
+        let mut parts: Vec<&Grammar> = command.get_subcommands().collect();
+        parts.retain(|part| part.get_name() != "help");
+        if name == "help" {
+            continue;
+        }
+        count += 1;
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let places = command.get_positionals().map(|place| format!(" {place}"));
+        let places: String = places.collect();
+        text += &format!("| `{name}{}` | {} |\n", places.replace('|', "\\|"), cell(&about));
+        for option in command
+            .get_arguments()
+            .filter(|option| !option.is_hide_set() && !option.is_positional())
+        {
+            let heading = option.get_help_heading().unwrap_or("Other options");
+            let of = options
+                .entry((heading, option.to_string(), meaning(option)))
+                .or_default();
+            of.push(name.clone());
+        }
+        commands.extend(parts.into_iter().rev());
+    }
+    let mut last = "";
+    for ((heading, option, meaning), commands) in options {
+        if heading != last {
+            text += &format!("\n## {heading}\n\n| option | meaning | of |\n| --- | --- | --- |\n");
+            last = heading;
+        }
+        let option = option.replace('|', "\\|");
+        let of = if commands.len() == count {
+            "all".to_owned()
+        } else {
+            commands.join(", ")
+        };
+        text += &format!("| `{option}` | {meaning} | {of} |\n");
+    }
+    text
+}
+
+/// The help of an option with its default and its values.
+fn meaning(option: &Arg) -> String {
+    let help = option.get_long_help().or(option.get_help());
+    let mut text = help.map(ToString::to_string).unwrap_or_default();
+    let values = option.get_possible_values();
+    if option.get_action().takes_values() && !values.is_empty() && !option.is_hide_possible_values_set() {
+        let names: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
+        text += &format!(": {}", names.join(", "));
+    }
+    let defaults = option.get_default_values().iter();
+    let defaults: Vec<_> = defaults.map(|value| value.to_string_lossy()).collect();
+    if option.get_action().takes_values() && !defaults.is_empty() && !option.is_hide_default_value_set() {
+        text += &format!(" [default: {}]", defaults.join(" "));
+    }
+    cell(&text)
+}
+
+/// Text inside a cell of a Markdown table.
+fn cell(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").replace('|', "\\|")
+}
+
 #[cfg(feature = "dataset")]
 #[test]
 fn the_reference_of_commands_is_that_of_the_program() {
-    holds("docs/cli.md", &crate::cli::data("manual --markdown"));
+    holds("docs/cli.md", &commands());
 }
 
 /// `docs/gpus.md`: which kernels were learned on which GPU.

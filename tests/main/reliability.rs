@@ -219,8 +219,8 @@ fn a_sweep_marks_what_does_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let sweep = "sweep model llama-3-8b --gpu h100 --mode decode --context 32768 --batch 1:33:8";
-    let (csv, svg) = (path("points.csv"), path("points.svg"));
-    let line = format!("{sweep} --csv {} --plot {}", csv.display(), svg.display());
+    let svg = path("points.svg");
+    let line = format!("{sweep} --format csv --plot {}", svg.display());
     let outcome = crate::cli::say(&line);
     assert_eq!(outcome.code, 0, "{}", outcome.err);
     let points = json(sweep)["points"].as_array().unwrap().clone();
@@ -232,8 +232,7 @@ fn a_sweep_marks_what_does_not_fit() {
         !drawn.contains("is a multiple of"),
         "alignment of a batch is nothing to a decoding step"
     );
-    let text = std::fs::read_to_string(csv).unwrap();
-    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let mut lines = outcome.out.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let heading = lines.next().unwrap();
     let column = |name: &str| heading.iter().position(|one| *one == name).expect(name);
     for (cells, point) in lines.zip(&points) {

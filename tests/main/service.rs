@@ -379,14 +379,13 @@ async fn runs_in_the_body_become_a_framework_of_other_requests() {
     assert_eq!(fitted["framework"], "calibrated");
     assert_eq!(fitted["fits"]["train_dense"]["runs"], 5);
     assert_eq!(fitted["fits"]["train_dense"]["runs_from"], "the request");
-    assert!(fitted.get("out").is_none(), "{fitted}");
 
     // The command line reads the same runs from a file, which names the framework.
     let folder = tempfile::tempdir().unwrap();
     let [file, out] = ["runs.csv", "calibrated.toml"].map(|name| folder.path().join(name));
     std::fs::write(&file, csv).unwrap();
     let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
-    let line = format!("calibrate --runs {file} --framework fsdp2 --out {out} --force --format json");
+    let line = format!("calibrate --runs {file} --framework fsdp2 --out {out} --force -q --format json");
     let printed: Value = serde_json::from_str(&data(&line)).unwrap();
     for key in ["constants", "half_widths", "base_mean_ape"] {
         assert_eq!(printed[key], fitted[key], "{key}");
@@ -489,6 +488,10 @@ async fn a_model_is_asked_about_with_its_config() {
     wrong["hidden_size"] = json!("wide");
     let problem = post("/v1/check", &json!({"architecture": wrong})).await.json();
     assert_eq!(problem["field"], "architecture.hidden_size");
+    let problem = post("/v1/search/from", &json!({"from": wrong, "target": ["0.7x-latency"]}))
+        .await
+        .json();
+    assert_eq!(problem["field"], "from.hidden_size");
     let problem = post("/v1/check?gpu=a100", &asked).await.json();
     assert_eq!(problem["field"], "query string");
     assert_eq!(problem["value"], "gpu=a100");

@@ -162,16 +162,10 @@ fn a_decode_step_is_held_against_the_bandwidth() {
 fn files_are_written_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{WAVES} --gpu a100");
-    let csv = written(&line, "--csv", &folder.path().join("waves.csv"));
-    let csv = String::from_utf8(csv).unwrap();
+    let csv = data(&format!("{line} --format csv"));
     assert!(csv.starts_with("value,alignment,time_us,low_us,high_us,tflops_per_s,"));
     assert_eq!(csv.lines().count(), 74);
-    let model = written(
-        "sweep model gpt3-2.7b --heads 16:64",
-        "--csv",
-        &folder.path().join("heads.csv"),
-    );
-    let model = String::from_utf8(model).unwrap();
+    let model = data("sweep model gpt3-2.7b --heads 16:64 --format csv");
     assert!(model.starts_with("value,alignment,time_us,low_us,high_us,tflops_per_s,tokens_per_s,"));
     assert_eq!(model.lines().count(), 6);
     let svg = written(&line, "--plot", &folder.path().join("deep/waves.svg"));
@@ -227,7 +221,7 @@ fn what_cannot_be_swept_is_refused() {
     }
     for command in ["gemm", "attention", "model"] {
         let help = data(&format!("sweep {command} --help"));
-        for option in ["--csv", "--plot", "--gpu", "--data", "--dtype"] {
+        for option in ["--plot", "--gpu", "--data", "--dtype"] {
             assert!(help.contains(option), "{option} is not in\n{help}");
         }
     }
@@ -266,8 +260,7 @@ fn own_timings_stand_beside_the_prediction() {
     assert!(data(&own).contains("4 timings between 100 and 2048"));
     let plot = written(&own, "--plot", &folder.path().join("own.svg"));
     assert!(String::from_utf8(plot).unwrap().contains("measured, made-up 1"));
-    let csv = written(&own, "--csv", &folder.path().join("own.csv"));
-    let csv = String::from_utf8(csv).unwrap();
+    let csv = data(&format!("{own} --format csv"));
     assert_eq!(csv.lines().filter(|line| line.ends_with(",made-up 1")).count(), 4);
     let elsewhere = format!("{own} --layout nt");
     refused(&elsewhere, 1, &["no row of b200 lies on the sweep", "n"]);

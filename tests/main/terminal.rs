@@ -89,9 +89,9 @@ fn every_answer_is_a_table_for_other_programs_and_for_markdown() {
     assert_eq!([of("name,"), of("gpt3-2.7b,")], [1, of("llama-3-8b,")], "{both}");
 }
 
-/// The paths of all commands, as the manual lists them.
+/// The paths of all commands, as the reference lists them.
 fn commands() -> Vec<String> {
-    let manual = data("manual --markdown");
+    let manual = crate::documents::commands();
     let rows = manual.lines().take_while(|line| !line.starts_with("## "));
     let names = rows.filter_map(|row| row.strip_prefix("| `")?.split(['`', '<', '[']).next());
     names.map(|name| name.trim().to_owned()).collect()
@@ -209,10 +209,7 @@ fn colours_are_for_terminals_and_quiet_leaves_out_notes() {
 fn the_environment_names_the_gpu_where_nothing_else_does() {
     let run = |line: &str, gpu: &str| {
         let mut command = Command::new(program());
-        command
-            .args(line.split(' '))
-            .env("SHAPEWISE_GPU", gpu)
-            .env("SHAPEWISE_CONFIG", "");
+        command.args(line.split(' ')).env("SHAPEWISE_GPU", gpu);
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
@@ -251,81 +248,6 @@ fn the_environment_names_the_gpu_where_nothing_else_does() {
             .contains("else h200]")
     );
     assert!(data("compare --help").contains("[default: all]"));
-}
-
-#[test]
-fn a_file_sets_what_neither_the_command_line_nor_the_environment_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("shapewise/config.toml");
-    std::fs::create_dir(file.parent().unwrap()).unwrap();
-    let run = |line: &str, gpu: &str, content: &str| {
-        std::fs::write(&file, content).unwrap();
-        let mut command = Command::new(program());
-        command
-            .args(line.split(' '))
-            .env("SHAPEWISE_GPU", gpu)
-            .env_remove("SHAPEWISE_CONFIG");
-        let output = command.env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    };
-    let gemm = "predict gemm -m 4096 -n 4096 -k 4096";
-    let place = file.display();
-    for (options, gpu, on, note) in [
-        ("", "", "(b200)", format!("--gpu b200 by {place}\n")),
-        ("", "a100", "(a100)", "--gpu a100 by SHAPEWISE_GPU\n".to_owned()),
-        (" --gpu l4", "a100", "(l4)", String::new()),
-        (" -q", "", "(b200)", String::new()),
-    ] {
-        let (code, text, error) = run(&format!("{gemm}{options}"), gpu, "gpu = \"b200\"\n");
-        assert_eq!((code, error), (Some(0), note), "{options} {gpu}");
-        assert!(text.contains(on), "{options} {gpu}: {text}");
-    }
-    let step = "predict model llama-3-8b --dp 16";
-    let (code, text, error) = run(step, "", "network_gbit_per_s = 100\n");
-    assert_eq!(
-        (code, error),
-        (Some(0), format!("--network-gbit-per-s 100 by {place}\n"))
-    );
-    assert_ne!(text, run(step, "", "").1);
-    for (line, content) in [(gemm, "network_gbit_per_s = 100\n"), (step, "gpu = \"\"\n")] {
-        assert_eq!(run(line, "", content), run(line, "", ""), "{line} {content}");
-    }
-    let (_, all, note) = run("compare llama-3-8b --gpus 8", "", "gpu = \"b200\"\n");
-    assert!(all.contains("h100") && note.is_empty(), "{note}");
-    for (content, code, parts) in [
-        ("gpuu = \"b200\"", 1, ["line 1: unknown field `gpuu`", "`gpu`"]),
-        ("\ngpu = true", 1, ["line 2: ", "expected a string"]),
-        ("gpu = ", 1, ["line 1: ", ""]),
-        ("network_gbit_per_s = -1", 1, ["line 1: ", "from 0.001 to 8000"]),
-        ("gpu = \"h1oo\"", 2, ["`gpu` is `h1oo`", "nearest h100"]),
-    ] {
-        let (found, _, error) = run(&format!("{gemm} -q"), "", content);
-        assert_eq!(found, Some(code), "{content}: {error}");
-        let said = parts.iter().all(|part| error.contains(part)) && error.contains(&*place.to_string());
-        assert!(said, "{content}: {error}");
-    }
-    let (on_h200, on_a100) = (format!("{gemm} --gpu h200"), format!("{step} --gpu a100"));
-    for (line, gpu, expected) in [
-        ("--help", "", 0),
-        ("--version", "", 0),
-        ("predict gemm --help", "", 0),
-        ("gpus", "", 0),
-        ("completions bash", "", 0),
-        (&on_h200, "", 0),
-        (gemm, "h200", 0),
-        (gemm, "", 1),
-        // The file may set the network.
-        (&on_a100, "", 1),
-    ] {
-        let (code, text, error) = run(line, gpu, "gpuu = 1");
-        assert_eq!(code, Some(expected), "{line} {gpu}: {error}");
-        assert_eq!(
-            (text.is_empty(), error.contains("gpuu")),
-            (expected == 1, expected == 1),
-            "{line}"
-        );
-    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl PlanReport {
     }
 
     /// Throughput of layouts against memory, or against the number of GPUs.
-    pub fn chart(&self) -> Chart {
+    fn chart(&self) -> Chart {
         let chart = Chart {
             title: format!("Layouts of {} on {}", self.asked.model, self.gpu.title),
             subtitle: self.framework.text(true),

@@ -45,7 +45,7 @@ impl Report for SearchReport {
 
 impl SearchReport {
     /// Throughput against memory: the Pareto front, the recommended shapes, the baseline.
-    pub fn chart(&self) -> Chart {
+    fn chart(&self) -> Chart {
         let size = |layers: u64, hidden: u64| format!("{layers} x {hidden}");
         let every = self.every_shown();
         let front = || self.pareto_front.iter();

@@ -13,7 +13,7 @@ const MOST_POINTS: usize = 600;
 
 impl SweepReport {
     /// The curve with its interval, the waves that explain it, and what was measured.
-    pub fn chart(&self) -> Chart {
+    pub(super) fn chart(&self) -> Chart {
         let (rate, unit) = if self.is_model() {
             ("throughput", "tokens/s")
         } else {

@@ -96,7 +96,7 @@ impl SweepReport {
         };
         if every > 1 {
             text.push_str(&format!(
-                "(one in {every} of {} points; --format json and --csv have all)\n",
+                "(one in {every} of {} points; --format json and csv have all)\n",
                 self.points.len()
             ));
         }

@@ -1,17 +1,20 @@
 //! The body of `/v1/predict/model` and `/v1/check`.
 #![no_main]
 
+mod read;
+
 use libfuzzer_sys::fuzz_target;
+use read::read;
 use shapewise::arch::{Practice, lower, memory_use, parameters};
 use shapewise::gpu::Gpu;
 use shapewise::request::{Sizes, StepRequest};
 use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(asked) = body::read::<StepRequest>(bytes) else {
+    let Some(asked) = read::<StepRequest>(bytes) else {
         return;
     };
-    let model = &asked.request.model;
+    let model = &asked.model;
     let Ok(base) = body::architecture(&model.architecture, "architecture") else {
         return;
     };

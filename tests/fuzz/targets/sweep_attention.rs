@@ -1,16 +1,18 @@
 //! The body of `/v1/sweep/attention`, and the attentions along it.
 #![no_main]
 
+mod read;
+
 use libfuzzer_sys::fuzz_target;
+use read::read;
 use shapewise::gpu::Gpu;
 use shapewise::request::{AttentionRequest, OperatorRequest, Sizes};
-use shapewise::serve::body;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(asked) = body::read::<AttentionRequest>(bytes) {
-        let _ = Sizes::swept(Gpu::find("h100").unwrap(), |sizes| asked.request.op(sizes));
+    if let Some(asked) = read::<AttentionRequest>(bytes) {
+        let _ = Sizes::swept(Gpu::find("h100").unwrap(), |sizes| asked.op(sizes));
         for value in [1, 4_294_967_296] {
-            if let Ok(op) = asked.request.op(&mut Sizes::at(Gpu::find("h100").unwrap(), value)) {
+            if let Ok(op) = asked.op(&mut Sizes::at(Gpu::find("h100").unwrap(), value)) {
                 let _ = op.flops();
             }
         }
