@@ -1,9 +1,23 @@
 //! Lowering of the MLP block: norm, dense MLP or mixture of experts, residual.
 
 use super::super::layer::{Linear, Shards, mlp_linears, moe_linears};
-use super::super::{MlpKind, Moe, NormPlacement, Phase, Role};
+use super::super::{MlpKind, Moe, NormPlacement, Phase, Role, Workload};
 use super::{Lowering, Scope};
 use crate::ops::{Experts, MemoryKind, Op};
+
+/// More ranks than these, with tokens of their own, send them to the experts, whose kernels see what they receive; timed layers sort
+/// the tokens of all ranks (docs/method/kernels.md).
+const SORTING_RANKS: u64 = 8;
+
+/// How many groups of [`SORTING_RANKS`] share the experts, where each group has enough for a token: the layer of one group is what its ranks compute.
+fn receiving_groups(moe: &Moe, work: &Workload) -> u64 {
+    let groups = work.ep / SORTING_RANKS;
+    let has_groups = groups > 0 && work.ep.is_multiple_of(SORTING_RANKS) && moe.experts.is_multiple_of(groups);
+    match has_groups && moe.experts / groups >= moe.top_k && work.tp < work.ep {
+        true => groups,
+        false => 1,
+    }
+}
 
 impl Lowering<'_> {
     pub(super) fn mlp_block(&mut self) {
@@ -58,17 +72,18 @@ impl Lowering<'_> {
     /// Serving: the grouped kernels that servers run.
     fn experts_fused(&mut self, moe: &Moe, [tokens, width]: [u64; 2], layers: u64) {
         let work = self.work;
+        let groups = receiving_groups(moe, work);
         let op = Experts {
-            tokens: (tokens * work.expert_ranks() * work.ep).div_ceil(work.tp),
+            tokens: (tokens * work.expert_ranks() * work.ep).div_ceil(work.tp * groups),
             width_shards: work.expert_ranks(),
-            expert_shards: work.ep,
+            expert_shards: work.ep / groups,
             gated: self.arch.mlp.kind == MlpKind::Swiglu,
             dtype: match self.packs(Role::ExpertsUp) {
                 true => work.linear_dtype(),
                 false => work.activation_dtype(),
             },
             load: work.router_load,
-            ..Experts::new(1, width, moe.d_ff, moe.experts, moe.top_k)
+            ..Experts::new(1, width, moe.d_ff, moe.experts / groups, moe.top_k)
         };
         self.push(Role::Experts, Phase::Forward, Op::Experts(op), layers);
     }
