@@ -1,5 +1,6 @@
 //! Published architectures, as data: `data/architectures/*.toml`, embedded at build time.
 
+use super::config::refused;
 use super::{Architecture, Stated};
 use crate::error::{Error, Result};
 use crate::names;
@@ -183,6 +184,11 @@ impl Found {
             let mut allowed = format!("a preset, nearest {nearest}, or the path of a config.json or of its folder");
             if is_count(name) {
                 allowed += &format!("; `search --params {name}` finds a shape of that size");
+            }
+            let last = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+            let family = last.split(['-', '_', ':']).next().unwrap_or(&last);
+            if let Some(reason) = refused(family) {
+                allowed = format!("a decoder of attention and MLP layers; {family} {reason}");
             }
             Error::field("request", "architecture", format!("`{name}`"), &allowed)
         })

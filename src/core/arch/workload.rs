@@ -696,7 +696,7 @@ impl Workload {
         let (sharing, experts) = (self.tp * self.cp * self.dp, self.expert_ranks() * self.ep);
         if moe.is_some() && !sharing.is_multiple_of(experts) {
             let allowed = format!(
-                "a divisor of tp x cp x dp / expert_tp = {sharing} / {}",
+                "a divisor of tp x cp x dp / expert_tp = {sharing} / {}; `expert_tp` 1 keeps experts whole",
                 self.expert_ranks()
             );
             return fail("ep", self.ep, &allowed);

@@ -172,9 +172,14 @@ fn read_text_model(model_type: &str, mut fields: Fields<'_>) -> Result<Architect
     Ok(arch)
 }
 
+/// Why models of this type cannot be timed, if that is known.
+pub(super) fn refused(model_type: &str) -> Option<&'static str> {
+    table().reason(model_type)
+}
+
 /// Why this type is not read.
 fn unknown(model_type: &str, fields: &Fields<'_>) -> Result<Architecture> {
-    if let Some(reason) = table().reason(model_type) {
+    if let Some(reason) = refused(model_type) {
         let allowed = format!("a decoder of attention and MLP layers; {model_type} {reason}");
         return fields.refuse("model_type", &allowed);
     }

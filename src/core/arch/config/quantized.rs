@@ -192,7 +192,7 @@ impl Quantization {
             "torchao" => Some(torchao(config)?),
             "quark" => Some(quark(config)?),
             "compressed-tensors" => return read.compressed(config),
-            "" if config.contains_key("bits") => {
+            "" | "gguf" | "mlx" if config.contains_key("bits") => {
                 read.packs_edges = true;
                 read.packs_head = true;
                 Some(integers(config, 32)?)
