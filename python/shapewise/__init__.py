@@ -60,7 +60,9 @@ def _joined(question, key, value):
 
 
 def _plain(value):
-    """What JSON cannot write: paths, and numbers of numpy."""
+    """What JSON cannot write: paths, ranges, and numbers of numpy."""
+    if isinstance(value, range):
+        return list(value)
     if isinstance(value, _os.PathLike):
         return _os.fspath(value)
     if hasattr(value, "item"):

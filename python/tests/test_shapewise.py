@@ -192,6 +192,8 @@ def test_errors_are_value_errors_with_field_value_and_what_is_allowed():
         assert isinstance(error, ValueError)
         assert (error.field, error.value) == (field, value), str(error)
         assert allowed in error.allowed and allowed in str(error), str(error)
+    with pytest.raises(shapewise.RequestError, match="`batch` is nan"):
+        model.predict(batch=float("nan"))
     with pytest.raises(ValueError, match="nearest"):
         shapewise.Model.from_config("lama-3-8b")
     with pytest.raises(OSError):
@@ -234,6 +236,9 @@ def test_lists_and_objects_are_taken_where_they_are_meant():
     assert {each.model for each in models.compared} == {"llama-3-8b", "gpt2-xl"}
     swept = shapewise.sweep("gemm", m=[64, 128], n=256, k=256)
     assert [point.value for point in swept.points] == [64, 128]
+    assert swept == shapewise.sweep("gemm", m=range(64, 192, 64), n=256, k=256)
+    model = shapewise.Model.from_config("llama-3-8b")
+    assert both == shapewise.compare(model, 8, gpu="h100,h200")
 
     class Config:
         def to_dict(self):

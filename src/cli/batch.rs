@@ -178,8 +178,12 @@ impl Lines<'_> {
                 Ok(None) => break,
                 Ok(Some(record)) => {
                     let cells = keys.iter().zip(record).filter(|(_, cell)| !cell.is_empty());
-                    let body: Map<_, _> = cells.map(|(key, text)| (key.to_owned(), cell(key, text))).collect();
-                    (line, Ok(Value::Object(body)))
+                    let body = cells.map(|(key, text)| {
+                        let key = key.to_lowercase();
+                        let cell = cell(&key, text);
+                        (key, cell)
+                    });
+                    (line, Ok(Value::Object(body.collect())))
                 }
                 Err(error) => (line, Err(Error::bad_input(error.to_string()))),
             };

@@ -138,7 +138,14 @@ pub(super) fn attention_shard(subject: &Subject) -> Verdict {
     if !kv_heads.is_multiple_of(tp) {
         let detail = format!("{kv_heads} key/value heads on {tp} ranks are replicated");
         let wanted = format!("a multiple of {tp}");
-        return Verdict::broken(Severity::Advice, kv_heads as f64, wanted, &detail);
+        let (severity, detail) = match tp.is_multiple_of(kv_heads) {
+            true => (Severity::Advice, detail),
+            false => (
+                Severity::Hard,
+                format!("tp {tp} does not divide {kv_heads} key/value heads"),
+            ),
+        };
+        return Verdict::broken(severity, kv_heads as f64, wanted, &detail);
     }
     Verdict::met(format!("{} heads on each of {tp} ranks", heads / tp))
 }

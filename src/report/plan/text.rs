@@ -454,7 +454,7 @@ impl RunKeys {
     pub(in crate::report) fn text(&self) -> String {
         let usd = some(self.usd.map(|usd| format!(", {} USD", grouped(usd.round() as u64))));
         format!(
-            "{} tokens in {} steps of {}: {} days (90 %: {} to {}), {} GPU-hours{usd}",
+            "{} tokens in {} steps of {}: {} days (90 %: {} to {}), {} GPU-hours{usd} while it runs, without stops and evaluations",
             grouped(self.tokens as u64),
             grouped(self.steps.ceil() as u64),
             grouped((self.tokens / self.steps).round() as u64),
