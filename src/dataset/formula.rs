@@ -125,7 +125,7 @@ impl Columns {
 }
 
 /// A text cell; empty where it is null.
-pub(super) fn text<'a>(cells: Cells<'_, 'a>, place: usize) -> &'a str {
+fn text<'a>(cells: Cells<'_, 'a>, place: usize) -> &'a str {
     cells(place).and_then(Cell::text).unwrap_or_default()
 }
 

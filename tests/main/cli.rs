@@ -334,7 +334,7 @@ fn every_promised_option_is_in_the_help() {
         }
     }
     let formats = data("evaluate --help");
-    for name in ["native", "aiconfigurator", "cookbook", "neusight"] {
+    for name in ["native", "aiconfigurator", "cookbook", "pipeweave"] {
         assert!(formats.contains(name), "evaluate --help does not list {name}");
     }
     let words = |line| data(line).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -2,11 +2,10 @@
 //!
 //! `data/README.md` lists the keys, [`formula`](crate::dataset::formula) says what formulas, conditions and texts are.
 
-use super::code::Function;
 use super::{Filter, Reading, Reason, unknown};
 use crate::dataset::column::{Cell, Kind};
 use crate::dataset::columns::{Parquet, Supplied};
-use crate::dataset::formula::{Cells, Columns, Of, maps, text};
+use crate::dataset::formula::{Cells, Columns, Of, maps};
 use crate::gpu::Gpu;
 use crate::ops::{Dimension, Domain, Op, OpKind, Value};
 use crate::units::Seconds;
@@ -92,8 +91,6 @@ struct RawRule {
     unknown: Option<String>,
     /// Another operator, whose fields are read anew.
     op: Option<OpKind>,
-    /// Code that makes the operator.
-    function: Option<RawFunction>,
     /// Formula of the time.
     seconds: Option<String>,
     /// Column that names the libraries below the stack.
@@ -103,22 +100,6 @@ struct RawRule {
     /// Fields of the operator: a constant, a formula or condition, or `{ column = { text = "name" } }`.
     #[serde(flatten)]
     fields: BTreeMap<String, Json>,
-}
-
-/// What a function reads.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawFunction {
-    name: Function,
-    /// Columns.
-    texts: Vec<String>,
-    /// Formula.
-    #[serde(default = "nothing")]
-    size: String,
-}
-
-fn nothing() -> String {
-    "0".to_owned()
 }
 
 /// What one source publishes, and how it is read.
@@ -154,7 +135,7 @@ struct Place {
 struct Rule {
     when: Of<bool>,
     leave_out: Option<Of<Reason>>,
-    op: Option<Of<Result<Op, Reason>>>,
+    op: Option<Op>,
     seconds: Option<Of<f64>>,
     libraries: Option<usize>,
     group: Option<Of<f64>>,
@@ -264,8 +245,8 @@ impl Table {
             libraries: None,
         };
         for rule in rules() {
-            if let Some(op) = &rule.op {
-                reading.op = op(cells)?;
+            if let Some(op) = rule.op {
+                reading.op = op;
             }
             for (dimension, field) in &rule.fields {
                 let is_set = dimension.set(&mut reading.op, field(cells)?);
@@ -306,21 +287,9 @@ impl Rule {
             let place = columns.place(column, Kind::Text);
             Box::new(move |cells| unknown(column, cells(place).and_then(Cell::text)))
         });
-        let op = raw
-            .op
-            .map(|kind| -> Of<Result<Op, Reason>> { Box::new(move |_| Ok(kind.smallest())) });
-        let made = raw.function.as_ref().map(|function| -> Of<Result<Op, Reason>> {
-            let places = function.texts.iter().map(|name| columns.place(name, Kind::Text));
-            let (code, places) = (function.name, places.collect::<Vec<_>>());
-            let size = columns.number(&function.size);
-            Box::new(move |cells| {
-                let texts: Vec<&str> = places.iter().map(|&place| text(cells, place)).collect();
-                code.operator(&texts, size(cells).round() as u64)
-            })
-        });
         Self {
             fields,
-            op: made.or(op),
+            op: raw.op.map(OpKind::smallest),
             when: columns.when(raw.when.as_deref()),
             leave_out: unknown.or_else(|| raw.leave_out.as_ref().map(|reason| columns.text(reason))),
             libraries: raw.libraries.as_ref().map(|name| columns.place(name, Kind::Text)),

@@ -4,7 +4,6 @@
 //! one row becomes operators and times. The loop reads those columns first, so that rows the caller did not ask for are never
 //! decoded.
 
-mod code;
 mod cookbook;
 mod map;
 
