@@ -5,8 +5,7 @@
 //! is never a matter of opinion.
 
 use super::Row;
-use crate::gpu::Gpu;
-use crate::gpu::GpuCatalog;
+use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Op;
 use crate::units::Seconds;
 
@@ -22,17 +21,8 @@ const CACHES_EXCEEDED: f64 = 2.0;
 /// How often faster than a bound no measurement is, so that the unit must be wrong.
 const UNLIKELY: f64 = 20.0;
 
-/// The bound that a time broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alarm {
-    /// More arithmetic per second than the GPU's peak at its highest clock.
-    FasterThanPeak,
-    /// More traffic per second than the GPU's memory delivers.
-    FasterThanMemory,
-}
-
-/// The bound that this time breaks, if any.
-pub fn alarm(op: &Op, time: Seconds, gpu: &Gpu) -> Option<Alarm> {
+/// The bound that this time breaks, if any: the peak of its GPU at the highest clock, or what its memory delivers.
+fn alarm(op: &Op, time: Seconds, gpu: &Gpu) -> Option<&'static str> {
     if let Op::Collective(_) = op {
         return None;
     }
@@ -41,13 +31,13 @@ pub fn alarm(op: &Op, time: Seconds, gpu: &Gpu) -> Option<Alarm> {
     if let Some(peak) = peak
         && time < op.flops() / (peak * BOOST)
     {
-        return Some(Alarm::FasterThanPeak);
+        return Some("peak arithmetic");
     }
     // Whatever the cache keeps from the previous repetition need not be moved again.
     let bytes = op.bytes();
     let certain = bytes - gpu.l2();
     if bytes > gpu.l2() * CACHES_EXCEEDED && time < certain / gpu.bandwidth() {
-        return Some(Alarm::FasterThanMemory);
+        return Some("memory");
     }
     None
 }
@@ -59,10 +49,7 @@ pub fn ruled_out(row: &Row, gpus: &GpuCatalog) -> Option<String> {
 
 /// The reason to leave a row out, if its time raises an alarm.
 pub(super) fn objection(row: &Row, gpu: &Gpu) -> Option<String> {
-    let bound = match alarm(&row.op, row.time, gpu)? {
-        Alarm::FasterThanPeak => "peak arithmetic",
-        Alarm::FasterThanMemory => "memory",
-    };
+    let bound = alarm(&row.op, row.time, gpu)?;
     let dtype = row.op.dtype().map_or("", |dtype| dtype.name());
     let unit = match alarm(&row.op, row.time * UNLIKELY, gpu) {
         Some(_) => "; the time may be in milliseconds, not in microseconds",
@@ -98,11 +85,11 @@ mod tests {
         // Bound by arithmetic: 8 % above nominal is a boost clock, 20 % is not possible.
         assert_eq!(raised(&at(8192, 8192, 8192, 1.0 / 1.08)), None);
         let impossible = at(8192, 8192, 8192, 1.0 / 1.2);
-        assert_eq!(raised(&impossible), Some(Alarm::FasterThanPeak));
+        assert_eq!(raised(&impossible), Some("peak arithmetic"));
         // Bound by traffic: 512 MiB of weights do not fit the cache, 2 MiB do.
         assert_eq!(raised(&at(1, 16384, 16384, 0.95)), None);
         let impossible = at(1, 16384, 16384, 0.8);
-        assert_eq!(raised(&impossible), Some(Alarm::FasterThanMemory));
+        assert_eq!(raised(&impossible), Some("memory"));
         assert_eq!(raised(&at(1, 1024, 1024, 0.5)), None);
     }
 

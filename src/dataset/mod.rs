@@ -17,7 +17,6 @@ mod formats;
 mod formula;
 mod import;
 pub mod line;
-pub mod losses;
 mod measured;
 pub mod runs;
 mod schema;
@@ -35,7 +34,7 @@ pub use select::{
     AnchorChange, OWN_KERNELS, RESERVED, RunToRun, anchor_change, is_own_kernel, is_reserved, is_timing, run_to_run,
     timings,
 };
-pub use split::{HeldOut, Key, draw, fold, is_held_out, key, split};
+pub use split::{HeldOut, Key, draw, is_held_out, key};
 
 use crate::ops::Op;
 use crate::units::{Hertz, Seconds};

@@ -326,6 +326,7 @@ mod tests {
     use super::*;
     use crate::arch::Architecture;
     use crate::dataset::runs::Serving;
+    use std::borrow::Cow;
 
     #[test]
     fn data_parallel_ranks_share_the_requests_of_a_server() {
@@ -342,7 +343,8 @@ mod tests {
                     output: 100,
                 }),
                 software: "vLLM 0.12.0".to_owned(),
-                ..Run::step(Publisher::InferenceRuns, gpu, llama, work, time)
+                publisher: Publisher::InferenceRuns,
+                ..Run::measured(Cow::Borrowed(gpu), llama, work, time)
             };
             let runs = Runs {
                 runs: vec![run],
@@ -366,13 +368,8 @@ mod tests {
         let work = Workload::decode(8, 1050);
         let of = |software: &str| Run {
             software: software.to_owned(),
-            ..Run::step(
-                Publisher::InferenceRuns,
-                gpu,
-                llama.clone(),
-                work,
-                Seconds::from_secs(0.01),
-            )
+            publisher: Publisher::InferenceRuns,
+            ..Run::measured(Cow::Borrowed(gpu), llama.clone(), work, Seconds::from_secs(0.01))
         };
         let runs = Runs {
             runs: ["vLLM 0.12.0", "LMDeploy 0.2.0"].map(of).to_vec(),

@@ -4,7 +4,7 @@
 //! with the architecture and the workload that describe it to a predictor; what a table does not
 //! say is filled in by the stated assumptions of its publisher (`docs/runs.md`).
 
-pub(super) mod map;
+mod map;
 mod native;
 mod published;
 
@@ -12,7 +12,7 @@ pub use native::{columns_markdown, read_csv_text, read_object, read_objects, wri
 #[cfg(test)]
 pub use published::read_rows;
 
-use self::map::Map;
+use self::map::{Map, Values, put};
 use super::columns::Parquet;
 use super::{Filter, Skipped};
 use crate::arch::{Architecture, Workload};
@@ -123,21 +123,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A step of `architecture`; the other fields by struct update. Its configuration is model, GPU and format.
-    pub fn step(
-        publisher: Publisher,
-        gpu: &'static Gpu,
-        architecture: Architecture,
-        workload: Workload,
-        time: Seconds,
-    ) -> Self {
-        Self {
-            publisher,
-            ..Self::measured(Cow::Borrowed(gpu), architecture, workload, time)
-        }
-    }
-
-    /// The same of our own, on any GPU, with its usual label.
+    /// A step of our own, with its usual label; its configuration is model, GPU and format.
     pub fn measured(gpu: Cow<'static, Gpu>, architecture: Architecture, workload: Workload, time: Seconds) -> Self {
         let run = Self {
             publisher: Publisher::Native,
@@ -220,6 +206,15 @@ pub fn read_runs_of<P: AsRef<Path>>(paths: &[P], publisher: Option<Publisher>, g
         all.skipped.merge(&found.skipped);
     }
     Ok(all)
+}
+
+/// What each row of a file is by the map `data/runs/NAME.toml`, or why it is left out.
+#[doc(hidden)]
+pub fn mapped_rows(name: &str, path: &Path) -> Result<Vec<Result<Values, Reason>>> {
+    Map::find(name).rows(&Parquet::open(path)?, |values, name, value| {
+        put(values, name, value);
+        Ok(())
+    })
 }
 
 /// The publisher whose mark is among the columns; of CSV without one that of our own schema, which then says what is missing.

@@ -4,13 +4,13 @@ use super::runs::{counts, numbers, read, texts};
 use crate::arch::{
     Acceptance, Architecture, BaseDtype, Loss, Offload, Optimizer, Preset, Recipe, Recompute, Targets, Workload,
 };
-use crate::dataset::losses::read_losses;
 use crate::dataset::runs::{
     Measure, Publisher, Run, Serving, columns_markdown, read_csv_text, read_runs, read_runs_of, write_runs,
 };
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::Dtype;
 use crate::units::{BytesPerSecond, Seconds};
+use std::borrow::Cow;
 
 /// A run of each of the forms that the schema has: training steps, a model of one's own, a served token.
 fn own_runs() -> Vec<Run> {
@@ -44,7 +44,7 @@ fn own_runs() -> Vec<Run> {
         ..Workload::train(1, 2048)
     };
     let seconds = Seconds::from_secs;
-    let step = |gpu, arch, work, time| Run::step(Publisher::Native, gpu, arch, work, seconds(time));
+    let step = |gpu, arch, work, time| Run::measured(Cow::Borrowed(gpu), arch, work, seconds(time));
     vec![
         Run {
             software: "my trainer, 1.2".to_owned(),
@@ -217,33 +217,6 @@ fn a_bad_cell_of_an_own_run_is_named_with_its_place() {
     std::fs::write(&path, "model,gpu\ngpt2,h100\n").unwrap();
     let message = read_runs_of(&[&path], Some(Publisher::Vtrain), &GpuCatalog::built_in()).unwrap_err();
     assert!(message.to_string().contains("is missing"), "{message}");
-}
-
-#[test]
-fn all_missing_columns_of_losses_are_named_even_without_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("losses.csv");
-    let names = "source,split,loss_on,shape_key,layers,width,heads,head_dim,kv_heads,d_ff,gated,vocab,params";
-    for row in ["", "a,b,c,d,1,2,3,4,5,6,false,7,8\n"] {
-        std::fs::write(&path, format!("{names}\n{row}")).unwrap();
-        let message = read_losses(&[&path]).unwrap_err().to_string();
-        let missing = "the column `loss` is missing, nor are there `tokens`; allowed: a file with the columns layers, ";
-        assert!(message.contains(missing), "{message}");
-    }
-    let cells = "a,b,c,d,2,64,4,16,4,256,false,100,";
-    std::fs::write(
-        &path,
-        format!("{names},tokens,loss\n{cells}111104,1e9,2.5\n{cells}7,1e9,2\n"),
-    )
-    .unwrap();
-    let losses = read_losses(&[&path]).unwrap();
-    assert_eq!(
-        (losses.runs.len(), losses.runs[0].tokens, losses.skipped.total()),
-        (1, 1e9, 1)
-    );
-    std::fs::write(&path, format!("{names},tokens,loss\n{cells}1,many,2\n")).unwrap();
-    let message = read_losses(&[&path]).unwrap_err().to_string();
-    assert!(message.contains("`tokens` holds `many`; allowed: numbers"), "{message}");
 }
 
 #[test]

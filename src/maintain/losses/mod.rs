@@ -6,12 +6,14 @@ mod pairs;
 
 mod report;
 
+mod runs;
+
 use crate::args::LossesArgs;
 use pairs::pair_test;
 use report::LossReport;
+use runs::read_losses;
 use shapewise::cli::args::View;
 use shapewise::cli::{render, rows};
-use shapewise::dataset::losses::read_losses;
 use shapewise::error::Result;
 
 /// The pair test of these tables.

@@ -4,9 +4,9 @@
 //! judged by cross-validation: no pair by a fit that saw a run of either shape's fold.
 
 use crate::losses::fit::{Observation, fit};
+use crate::losses::runs::{LossRun, LossRuns, LossSet};
 use rayon::prelude::*;
 use shapewise::dataset::Skipped;
-use shapewise::dataset::losses::{LossRun, LossRuns, LossSet};
 use shapewise::error::Result;
 use shapewise::loss::law::{Form, Member, Schedule, Size};
 use shapewise::loss::{Ensemble, Model, Profile};

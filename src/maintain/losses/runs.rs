@@ -1,11 +1,10 @@
 //! Losses of language models whose shape is known; `docs/runs.md` has the columns of such a table.
 
-use super::Skipped;
-use super::columns::Parquet;
-use super::runs::map::{Map, put};
-use crate::error::Result;
 use serde::Deserialize;
 use serde_json::Value;
+use shapewise::dataset::Skipped;
+use shapewise::dataset::runs::mapped_rows;
+use shapewise::error::Result;
 use std::path::Path;
 
 /// Losses that may be compared with one another.
@@ -71,13 +70,9 @@ pub struct LossRuns {
 
 /// Reads tables of losses.
 pub fn read_losses<P: AsRef<Path>>(paths: &[P]) -> Result<LossRuns> {
-    let (mut all, map) = (LossRuns::default(), Map::find("losses"));
+    let mut all = LossRuns::default();
     for path in paths {
-        let rows = map.rows(&Parquet::open(path.as_ref())?, |values, name, value| {
-            put(values, name, value);
-            Ok(())
-        })?;
-        for row in rows {
+        for row in mapped_rows("losses", path.as_ref())? {
             let run = row.and_then(|row| LossRun::deserialize(Value::Object(row)).map_err(|error| error.to_string()));
             match run {
                 Ok(run) => all.runs.push(run),
@@ -103,5 +98,38 @@ impl LossRuns {
         let left_out = (before - self.runs.len()) as u64;
         let reason = "another run of the shape has a lower loss after as many tokens";
         self.skipped.add(reason, left_out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_missing_columns_of_losses_are_named_even_without_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("losses.csv");
+        let names = "source,split,loss_on,shape_key,layers,width,heads,head_dim,kv_heads,d_ff,gated,vocab,params";
+        for row in ["", "a,b,c,d,1,2,3,4,5,6,false,7,8\n"] {
+            std::fs::write(&path, format!("{names}\n{row}")).unwrap();
+            let message = read_losses(&[&path]).unwrap_err().to_string();
+            let missing =
+                "the column `loss` is missing, nor are there `tokens`; allowed: a file with the columns layers, ";
+            assert!(message.contains(missing), "{message}");
+        }
+        let cells = "a,b,c,d,2,64,4,16,4,256,false,100,";
+        std::fs::write(
+            &path,
+            format!("{names},tokens,loss\n{cells}111104,1e9,2.5\n{cells}7,1e9,2\n"),
+        )
+        .unwrap();
+        let losses = read_losses(&[&path]).unwrap();
+        assert_eq!(
+            (losses.runs.len(), losses.runs[0].tokens, losses.skipped.total()),
+            (1, 1e9, 1)
+        );
+        std::fs::write(&path, format!("{names},tokens,loss\n{cells}1,many,2\n")).unwrap();
+        let message = read_losses(&[&path]).unwrap_err().to_string();
+        assert!(message.contains("`tokens` holds `many`; allowed: numbers"), "{message}");
     }
 }
