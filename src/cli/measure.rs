@@ -134,10 +134,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 milestone(format!("not timed: {}: {}", lost.path, lost.reason));
             }
         }
-        Event::Rates { probed: true, .. } => {
-            milestone("sizes follow from a probe of the device".to_owned());
-        }
-        Event::Rates { probed: false, .. } => {}
+        Event::Probed => milestone("sizes follow from a probe of the device".to_owned()),
         Event::Planned { cases } => {
             bar.set_length(*cases as u64);
             milestone(format!("{cases} cases to measure"));

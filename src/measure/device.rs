@@ -208,11 +208,6 @@ pub trait Device {
     /// other addresses for another number.
     fn redraw(&mut self, _draw: u64) {}
 
-    /// What the device came to do otherwise than it began, and what that costs.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     /// Time since the device was opened; a scripted device has a clock of its own.
     fn now(&self) -> Duration;
 

@@ -1,7 +1,7 @@
 //! Kernel and library paths: what cases share a kernel or a library's entry, and so are refused or
 //! wrong together.
 
-use crate::ops::{CollectiveKind, Dtype, Gemm, Layout, MemoryKind, Op, OpKind, Pass};
+use crate::ops::{Dtype, Gemm, Layout, MemoryKind, Op, OpKind, Pass};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +39,6 @@ pub enum KernelPath {
         /// Number format of the operands.
         dtype: Dtype,
     },
-    /// A collective.
-    Collective(CollectiveKind),
     /// Operators that no device times.
     Other(OpKind),
 }
@@ -67,8 +65,9 @@ impl KernelPath {
                 pass: op.pass,
                 dtype: op.dtype,
             },
-            Op::Collective(op) => Self::Collective(op.kind),
-            other => Self::Other(other.kind()),
+            Op::Collective(_) | Op::Experts(_) | Op::LinearAttention(_) | Op::IndexedAttention(_) => {
+                Self::Other(op.kind())
+            }
         }
     }
 
@@ -78,7 +77,6 @@ impl KernelPath {
             Self::Gemm { .. } => OpKind::Gemm,
             Self::Attention { .. } => OpKind::Attention,
             Self::Memory { .. } => OpKind::Memory,
-            Self::Collective(_) => OpKind::Collective,
             Self::Other(kind) => *kind,
         }
     }
@@ -102,7 +100,6 @@ impl fmt::Display for KernelPath {
                 write!(f, "{name} {pass} {mask}{dtype}")
             }
             Self::Memory { kind, pass, dtype } => write!(f, "{kind} {pass} {dtype}"),
-            Self::Collective(kind) => write!(f, "{kind}"),
             Self::Other(kind) => write!(f, "{kind}"),
         }
     }

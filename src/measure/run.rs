@@ -16,7 +16,7 @@ use super::journal::{Existing, Header};
 use crate::dataset::steps::MeasuredStep;
 use crate::dataset::{self, Row, RunToRun, Skipped};
 use crate::error::{Error, Result};
-use crate::measure::plan::{DeviceRates, Plan};
+use crate::measure::plan::Plan;
 use crate::named_enum;
 use crate::ops::Op;
 use crate::shard::Shard;
@@ -59,13 +59,8 @@ pub enum Event<'a> {
         /// Whether an earlier run made it.
         kept: bool,
     },
-    /// The rates that the sizes follow from.
-    Rates {
-        /// The rates.
-        rates: &'a DeviceRates,
-        /// Whether this run probed them.
-        probed: bool,
-    },
+    /// The device was probed for the rates that sizes follow from.
+    Probed,
     /// An earlier run is continued.
     Resumed {
         /// Its rows.
@@ -156,8 +151,6 @@ pub struct Outcome {
     pub ended: Ended,
     /// How the device was lost, if it was.
     pub lost: Option<String>,
-    /// What the device came to do otherwise than it began.
-    pub notes: Vec<String>,
     /// Drift of the anchors; none without two visits.
     pub drift: Option<Drift>,
     /// Noise from run to run; none without repeats.
@@ -179,7 +172,7 @@ pub fn measure(device: &mut dyn Device, options: &Options<'_>, watch: &mut Watch
     let ended = run.execute(watch)?;
     let spent = run.spent();
     let unreached = run.queue.len() + run.planned_steps.len();
-    let (set_up, notes) = (run.set_up(), run.device.notes());
+    let set_up = run.set_up();
     let Run {
         journal,
         header,
@@ -221,7 +214,6 @@ pub fn measure(device: &mut dyn Device, options: &Options<'_>, watch: &mut Watch
         skipped,
         ended,
         lost,
-        notes,
         set_up,
         spent,
         verdict,

@@ -309,8 +309,8 @@ impl CudaDevice {
             Ok(prepared)
         };
         let mut prepared = run();
-        if let (Some(plans), Some(key)) = (&self.plans, plan_of(op))
-            && plans.ran(&key, prepared.is_ok())
+        if let (Err(_), Some(plans), Ok(handle), Some(key)) = (&prepared, &self.plans, &self.cudnn, plan_of(op))
+            && plans.renew(handle, &key).is_ok()
         {
             prepared = run();
         }
@@ -482,11 +482,6 @@ impl Device for CudaDevice {
     fn is_ready(&self, op: &Op) -> bool {
         let plan = self.plans.as_ref().zip(plan_of(op));
         plan.is_none_or(|(plans, key)| plans.is_ready(&key))
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let note = self.plans.as_ref().and_then(cudnn::Plans::note);
-        note.into_iter().collect()
     }
 
     fn redraw(&mut self, draw: u64) {

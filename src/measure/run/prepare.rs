@@ -58,14 +58,14 @@ pub fn prepare<'a>(
     let known = earlier.header.as_ref().map(|header| &header.rates);
     let known = known.or(plan.rates.as_ref());
     let mut failed = Skipped::default();
-    let (rates, probed) = match known {
-        Some(rates) => (rates.clone(), false),
+    let rates = match known {
+        Some(rates) => rates.clone(),
         None => {
             let rates = DeviceRates::probe(device, &supported, max_bytes, &mut failed)?;
-            (rates, true)
+            let _ = watch(&Event::Probed);
+            rates
         }
     };
-    let _ = watch(&Event::Rates { rates: &rates, probed });
     let header = match &earlier.header {
         Some(header) => header.clone(),
         None => Header::new(key, rates.clone()),

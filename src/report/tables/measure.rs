@@ -40,8 +40,6 @@ pub struct MeasureReport {
     pub ended: &'static str,
     /// How the device was lost; `None` if it was not.
     pub lost: Option<String>,
-    /// What the device came to do otherwise than it began, and what that costs.
-    pub notes: Vec<String>,
     /// Rows of the file.
     pub rows: u64,
     /// Rows that this run added.
@@ -198,7 +196,6 @@ impl MeasureReport {
             shard: run.shard.clone(),
             ended: outcome.ended.name(),
             lost: outcome.lost.clone(),
-            notes: outcome.notes.clone(),
             rows: outcome.rows.len() as u64,
             added_rows: outcome.added as u64,
             sets: sets(outcome),
@@ -380,7 +377,6 @@ impl Report for MeasureReport {
                 .iter()
                 .map(|check| format!("unchecked   {}: {}", check.operator, check.reason)),
         );
-        lines.extend(self.notes.iter().map(|note| format!("note        {note}")));
         lines.extend(
             self.lost
                 .iter()
