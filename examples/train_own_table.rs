@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         keep_out: None,
     };
     let listener = |event: Event<'_>| {
-        if let Event::SubmodelHeldOut { errors, .. } = event {
+        if let Event::SubmodelHeldOut { errors } = event {
             println!("median error on held-out keys: {:.1} %", 100.0 * errors[0].median_ape);
         }
     };

@@ -73,14 +73,12 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
         Event::SubmodelStarted { key, rows, held_out } => {
             milestone(format!("{key}: {rows} rows, {held_out} of them held out"))
         }
-        Event::Tree { tree, of, .. } => {
+        Event::Tree { tree, of } => {
             bar.set_message("teacher, tree");
             bar.set_length(*of as u64);
             bar.set_position(*tree as u64);
         }
-        Event::TeacherHeldOut {
-            median_ape, p90_ape, ..
-        } => milestone(format!(
+        Event::TeacherHeldOut { median_ape, p90_ape } => milestone(format!(
             "  teacher: held-out median {:.2} %, p90 {:.2} %",
             100.0 * median_ape,
             100.0 * p90_ape
@@ -91,7 +89,6 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             of,
             loss,
             held_out,
-            ..
         } => {
             bar.set_message(format!("{net}, epoch"));
             bar.set_length(*of as u64);
@@ -104,7 +101,7 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
                 ));
             }
         }
-        Event::SubmodelHeldOut { errors, .. } => {
+        Event::SubmodelHeldOut { errors } => {
             if let Some(all) = errors.first() {
                 milestone(format!(
                     "  held out: median {:.2} %, mean {:.2} %, p90 {:.2} %",
@@ -120,6 +117,6 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             100.0 * learned
         )),
         Event::Resumed { net } => milestone(format!("  {net}: finished in an earlier run")),
-        Event::SubmodelSkipped { reason, .. } => milestone(format!("skipped: {reason}")),
+        Event::SubmodelSkipped { reason } => milestone(format!("skipped: {reason}")),
     }
 }

@@ -154,7 +154,7 @@ pub fn fit(
             // Huber: r²/2d below d, r - d/2 above, written with the clipped residual c = min(r, d).
             let clipped = residual.clone().clamp_max(config.huber);
             let loss = clipped.clone() * (residual - clipped * 0.5) / config.huber;
-            let loss = (loss * picked(&samples.weights)).mean();
+            let loss = loss.mean();
             if index % 16 == 0 {
                 total += loss.clone().into_scalar::<f32>();
                 batches += 1;

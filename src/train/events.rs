@@ -16,8 +16,6 @@ pub enum Event<'a> {
     },
     /// The teacher has grown another tree.
     Tree {
-        /// Of which sub-model.
-        key: &'a Key,
         /// Its number from 0.
         tree: usize,
         /// Trees in all.
@@ -25,8 +23,6 @@ pub enum Event<'a> {
     },
     /// What the teacher gets wrong on held-out keys: the mark the nets aim at.
     TeacherHeldOut {
-        /// Of which sub-model.
-        key: &'a Key,
         /// Median absolute percentage error, as a fraction.
         median_ape: f64,
         /// 90th percentile of the same.
@@ -34,8 +30,6 @@ pub enum Event<'a> {
     },
     /// A net has finished an epoch; now and then with the median error on held-out keys.
     Epoch {
-        /// Of which sub-model.
-        key: &'a Key,
         /// Name of the net.
         net: &'a str,
         /// Number of the epoch from 0.
@@ -49,8 +43,6 @@ pub enum Event<'a> {
     },
     /// The error table of the held-out fit.
     SubmodelHeldOut {
-        /// Of which sub-model.
-        key: &'a Key,
         /// All rows first, then by reference time and by size.
         errors: &'a [GroupErrors],
     },
@@ -70,8 +62,6 @@ pub enum Event<'a> {
     },
     /// A sub-model cannot be trained from these rows.
     SubmodelSkipped {
-        /// Which.
-        key: &'a Key,
         /// Why.
         reason: &'a str,
     },

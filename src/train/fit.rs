@@ -15,8 +15,6 @@ pub struct Samples {
     pub inputs: Vec<f32>,
     /// `[rows, outputs]`: `ln(time / reference)`, for a net that answers also the spread of its members.
     pub targets: Vec<f32>,
-    /// `[rows]`: how much a row counts.
-    pub weights: Vec<f32>,
 }
 
 impl Samples {
@@ -26,18 +24,17 @@ impl Samples {
             width,
             inputs: vec![],
             targets: vec![],
-            weights: vec![],
         }
     }
 
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.weights.len()
+        self.inputs.len() / self.width
     }
 
     /// Whether there is nothing to fit.
     pub fn is_empty(&self) -> bool {
-        self.weights.is_empty()
+        self.inputs.is_empty()
     }
 
     /// Adds rows of the same width.
@@ -45,7 +42,6 @@ impl Samples {
         assert_eq!(self.width, other.width, "samples of one family");
         self.inputs.extend(other.inputs);
         self.targets.extend(other.targets);
-        self.weights.extend(other.weights);
     }
 }
 

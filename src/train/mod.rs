@@ -169,6 +169,7 @@ pub fn train(rows: &[Row], options: &Options, listener: &(dyn Fn(Event<'_>) + Sy
                 rows: rows.iter().filter(asked).copied().collect(),
             }
         };
+        let recipe = sources.recipe;
         let learn = Tables {
             own: sources.own.iter().copied().map(gather).collect(),
             auxiliary: sources.auxiliary.iter().copied().map(gather).collect(),
@@ -176,8 +177,8 @@ pub fn train(rows: &[Row], options: &Options, listener: &(dyn Fn(Event<'_>) + Sy
                 .get(&(&*key.gpu, &*key.stack, key.family, key.variant))
                 .cloned()
                 .unwrap_or_default(),
-            waves: sources.waves,
-            kriged: sources.kriged,
+            waves: recipe.and_then(|recipe| recipe.waves),
+            kriged: recipe.is_some_and(|recipe| recipe.kriged),
         };
         let start = options.base.as_ref().and_then(|base| start_of(base, &key));
         let mut effort = match start {
@@ -185,10 +186,10 @@ pub fn train(rows: &[Row], options: &Options, listener: &(dyn Fn(Event<'_>) + Sy
             None => Effort::of(sources.budget, key.family),
         };
         // Many tables leave few shapes unlabelled.
-        if learn.own.len() > 1 || sources.untaught {
+        if learn.own.len() > 1 || recipe.is_some_and(|recipe| recipe.untaught) {
             effort.forests = 0;
         }
-        if sources.distilled {
+        if recipe.is_some_and(|recipe| recipe.distilled) {
             effort = effort.distilled(sources.budget);
         }
         effort.override_with(options);
@@ -205,7 +206,6 @@ pub fn train(rows: &[Row], options: &Options, listener: &(dyn Fn(Event<'_>) + Sy
             }
             Err(error) if error.is_infeasible() => {
                 listener(Event::SubmodelSkipped {
-                    key: &key,
                     reason: &error.to_string(),
                 });
             }

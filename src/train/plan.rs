@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::families::{Family, Variant};
 use crate::gpu::Gpu;
 use crate::random::fnv1a;
-use crate::regressor::artifact::{ANY_GPU, Artifact, Key, Submodel, Waves, Weights};
+use crate::regressor::artifact::{ANY_GPU, Artifact, Key, Submodel, Weights};
 use crate::train::options::Options;
 use crate::train::recipe::{Budget, Recipe};
 use std::collections::BTreeMap;
@@ -21,10 +21,7 @@ pub(super) struct Sources<'a> {
     pub(super) ranks_from: BTreeMap<(&'a str, &'a str), u64>,
     pub(super) auxiliary: Vec<(&'a Gpu, &'a str)>,
     pub(super) budget: Budget,
-    pub(super) waves: Option<Waves>,
-    pub(super) untaught: bool,
-    pub(super) distilled: bool,
-    pub(super) kriged: bool,
+    pub(super) recipe: Option<&'a Recipe>,
 }
 
 pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>> {
@@ -52,7 +49,7 @@ pub(super) fn tables<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Rows<'a>
 
 /// The stack as the rows spell it, where they hold such a table.
 fn stack_in<'a>(tables: &Rows<'a>, gpu: &str, stack: &str, recipe: &Recipe) -> Option<&'a str> {
-    let wanted = (gpu, stack, recipe.family, recipe.variant);
+    let wanted = (gpu, stack, recipe.family, recipe.variant());
     tables.keys().find(|key| **key == wanted).map(|key| key.1)
 }
 
@@ -81,10 +78,7 @@ fn sources_of<'a>(recipe: &'a Recipe, tables: &Rows<'a>, gpu: &'a Gpu, own: &'a 
         ranks_from: recipe.ranks_from(own),
         auxiliary: vec![],
         budget: recipe.budget,
-        waves: recipe.waves,
-        untaught: recipe.untaught,
-        distilled: recipe.distilled,
-        kriged: recipe.kriged,
+        recipe: Some(recipe),
     };
     for (name, stack) in recipe.auxiliary() {
         if let Some(stack) = stack_in(tables, name, stack, recipe) {
@@ -120,7 +114,7 @@ pub(super) fn plan<'a>(
     let mut plan = Vec::new();
     // The first sub-model of a family and variant answers: our own rows, then those of a recipe.
     for (stack, family, variant) in measured_of(tables, &gpu.name) {
-        let like = |recipe: &&Recipe| (recipe.family, recipe.variant) == (family, variant);
+        let like = |recipe: &&Recipe| (recipe.family, recipe.variant()) == (family, variant);
         let exact = of_gpu().filter(like).find(|recipe| recipe.stack == stack);
         let sources = match exact {
             Some(recipe) => sources_of(recipe, tables, gpu, stack)?,
@@ -138,7 +132,7 @@ pub(super) fn plan<'a>(
             continue;
         };
         has_recipe = true;
-        let key = key_of(&gpu.name, own, recipe.family, recipe.variant);
+        let key = key_of(&gpu.name, own, recipe.family, recipe.variant());
         if plan.iter().any(|(known, _)| *known == key) {
             continue;
         }
@@ -180,7 +174,7 @@ fn plan_across<'a>(tables: &Rows<'a>, recipes: &'a [Recipe]) -> Vec<(Key, Source
             stack_in(tables, &recipe.gpu, &recipe.stack, recipe),
             Gpu::find(&recipe.gpu),
         ) {
-            let key = (recipe.family, recipe.variant, recipe.across.as_deref());
+            let key = (recipe.family, recipe.variant(), recipe.across.as_deref());
             let sources = plan.entry(key).or_default();
             let is_collective = recipe.family == Family::Collective;
             // Collectives of few and of many ranks are of two stacks of one GPU.

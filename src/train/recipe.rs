@@ -24,84 +24,51 @@ named_enum! {
 
 /// One sub-model to train.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "RecipeFields")]
+#[serde(deny_unknown_fields)]
 pub struct Recipe {
     /// GPU it answers for.
     pub gpu: String,
     /// Operators it answers for.
     pub family: Family,
-    /// What selects kernels besides the family.
-    pub variant: Variant,
+    /// What selects kernels besides the family: the kind of the kernel, its format, or both.
+    kind: Option<String>,
+    dtype: Option<Dtype>,
     /// Its own table.
     pub stack: String,
     /// Other tables, `gpu / stack`, that the teacher sees.
+    #[serde(default)]
     auxiliary: Vec<String>,
     /// How much work goes into it.
+    #[serde(default)]
     pub budget: Budget,
     /// What is known of the tiles of its GEMMs beforehand.
     pub waves: Option<Waves>,
     /// Whether the nets see the rows alone, without pseudo-labels of a teacher.
+    #[serde(default)]
     pub untaught: bool,
     /// Whether one net learns from the members and takes their place.
+    #[serde(default)]
     pub distilled: bool,
     /// Whether the teacher knows what neighbouring pairs `(n, k)` of its GEMMs take.
+    #[serde(default)]
     pub kriged: bool,
     /// Collectives of fewer ranks are those of another stack.
+    #[serde(default)]
     ranks_from: u64,
     /// The sub-model over all GPUs that learns from it, where that is not the one of the default stacks.
     pub across: Option<String>,
 }
 
-/// A recipe on disk: the variant is the kind of the kernel, its format, or both.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RecipeFields {
-    gpu: String,
-    family: Family,
-    kind: Option<String>,
-    dtype: Option<Dtype>,
-    stack: String,
-    #[serde(default)]
-    auxiliary: Vec<String>,
-    #[serde(default)]
-    budget: Budget,
-    waves: Option<Waves>,
-    #[serde(default)]
-    untaught: bool,
-    #[serde(default)]
-    distilled: bool,
-    #[serde(default)]
-    kriged: bool,
-    #[serde(default)]
-    ranks_from: u64,
-    across: Option<String>,
-}
-
-impl TryFrom<RecipeFields> for Recipe {
-    type Error = String;
-
-    fn try_from(fields: RecipeFields) -> std::result::Result<Self, String> {
-        let (gpu, family) = (fields.gpu, fields.family);
-        let variant = Variant::parse(family, fields.kind.as_deref(), fields.dtype)
-            .map_err(|allowed| format!("recipe of {gpu} {family}; allowed: {allowed}"))?;
-        Ok(Self {
-            gpu,
-            family,
-            variant,
-            stack: fields.stack,
-            auxiliary: fields.auxiliary,
-            budget: fields.budget,
-            waves: fields.waves,
-            untaught: fields.untaught,
-            distilled: fields.distilled,
-            kriged: fields.kriged,
-            ranks_from: fields.ranks_from,
-            across: fields.across,
-        })
-    }
-}
-
 impl Recipe {
+    /// What selects kernels besides the family.
+    pub fn variant(&self) -> Variant {
+        self.read_variant().expect("it was read before")
+    }
+
+    fn read_variant(&self) -> std::result::Result<Variant, String> {
+        Variant::parse(self.family, self.kind.as_deref(), self.dtype)
+    }
+
     /// The auxiliary tables as `(gpu, stack)`.
     pub fn auxiliary(&self) -> impl Iterator<Item = (&str, &str)> {
         self.auxiliary.iter().filter_map(|table| table.split_once(" / "))
@@ -127,6 +94,10 @@ impl Recipe {
         }
         let file: File = toml_text::parse(text, place)?;
         for recipe in &file.submodel {
+            let (gpu, family) = (&recipe.gpu, recipe.family);
+            recipe.read_variant().map_err(|allowed| {
+                Error::bad_input(format!("{place}: recipe of {gpu} {family}; allowed: {allowed}"))
+            })?;
             if let Some(table) = recipe.auxiliary.iter().find(|table| !table.contains(" / ")) {
                 return Err(Error::field(place, "auxiliary", format!("`{table}`"), "`gpu / stack`"));
             }

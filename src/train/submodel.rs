@@ -122,10 +122,7 @@ pub fn train_submodel(
     }
     let calibration = residuals.calibrate();
     let errors = residuals.errors(&calibration);
-    run.tell(Event::SubmodelHeldOut {
-        key: &submodel_key,
-        errors: &errors,
-    });
+    run.tell(Event::SubmodelHeldOut { errors: &errors });
 
     let submodel = Submodel {
         features: family.schema().digest.clone(),
@@ -221,13 +218,7 @@ fn fit_net(
     if effort.forests > 0 && is_taught {
         let mut labelled: Vec<_> = tables.all().map(|table| table.labelled(keep)).collect();
         labelled[0].rows.extend(&choices);
-        let progress = |tree| {
-            run.tell(Event::Tree {
-                key: submodel_key,
-                tree,
-                of: effort.trees,
-            })
-        };
+        let progress = |tree| run.tell(Event::Tree { tree, of: effort.trees });
         let grown = Teacher::new(
             &labelled,
             family,
@@ -247,7 +238,6 @@ fn fit_net(
             let labels = grown.label(&tables[0], &samples.inputs);
             let apes = apes(&labels, &samples.targets);
             run.tell(Event::TeacherHeldOut {
-                key: submodel_key,
                 median_ape: quantile(apes.clone(), 0.5),
                 p90_ape: quantile(apes, 0.9),
             });
@@ -288,7 +278,6 @@ fn fit_net(
                     quantile(apes(&answers, targets), 0.5)
                 });
             run.tell(Event::Epoch {
-                key: submodel_key,
                 net: name,
                 epoch,
                 of: config.epochs,

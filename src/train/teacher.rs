@@ -39,7 +39,6 @@ impl<'a> LabelledTable<'a> {
             width,
             inputs: vec![0.0; width * self.rows.len()],
             targets: Vec::with_capacity(self.rows.len()),
-            weights: vec![1.0; self.rows.len()],
         };
         for ((op, seconds), row) in self.rows.iter().zip(samples.inputs.chunks_exact_mut(width)) {
             let reference = self.rates.features(op, row);

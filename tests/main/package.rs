@@ -62,7 +62,7 @@ fn the_shipped_models_were_trained_by_the_recipes() {
     let recipes = shapewise::train::recipe::Recipe::shipped().unwrap();
     let cards = cards();
     for recipe in &recipes {
-        let name = format!("{} {:?} {:?}", recipe.gpu, recipe.family, recipe.variant);
+        let name = format!("{} {:?} {:?}", recipe.gpu, recipe.family, recipe.variant());
         // One net of all GPUs answers for collectives.
         let shared = recipe.family == Family::Collective;
         let folder = if shared { COLLECTIVES } else { recipe.gpu.as_str() };
@@ -79,8 +79,8 @@ fn the_shipped_models_were_trained_by_the_recipes() {
                 };
                 key["stack"] == stack
                     && key["family"] == recipe.family.name()
-                    && key["kind"].as_str() == recipe.variant.kind()
-                    && key["dtype"].as_str() == recipe.variant.dtype().map(Dtype::name)
+                    && key["kind"].as_str() == recipe.variant().kind()
+                    && key["dtype"].as_str() == recipe.variant().dtype().map(Dtype::name)
             })
             .unwrap_or_else(|| panic!("{name}: no such model in the card"));
         let waves = model["training"].get("waves").cloned();
