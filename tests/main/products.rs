@@ -5,6 +5,7 @@ use shapewise::gpu::Gpu;
 use shapewise::ops::{Dtype, Gemm, Layout, Op};
 use shapewise::predict::Predictor;
 use shapewise::sweep::{self, Range};
+use shapewise::tiles::{Tile, Waves};
 
 /// Mean predicted TFLOP/s of the sizes whose greatest power of two, at most 64, is this.
 fn class_rate(
@@ -118,20 +119,13 @@ fn the_makers_differ_where_the_paper_saw_them_differ() {
 
 #[test]
 fn a_product_of_117_blocks_needs_a_second_wave() {
-    let a100 = predictor("a100-40gb");
-    let swept = |m: u64, k: u64, range: Range| {
-        sweep::operators(&a100, range, |n| Ok(Op::Gemm(product(m, n, k, Layout::Nn)))).unwrap()
-    };
-    let sweep = swept(2304, 4096, Range::new(1536, 1664, 64).unwrap());
-    let tile = |name: &str, sweep: &sweep::Sweep| {
-        let found = sweep.waves.iter().find(|waves| waves.tile.name() == name);
-        found.unwrap().clone()
-    };
+    let sms = Gpu::find("a100-40gb").unwrap().sm_count() as f64;
+    let rounds = |n| Waves::new(&product(2304, n, 4096, Layout::Nn), Tile::new(256, 128), sms).rounds();
     // 9 x 12 = 108 blocks on 108 multiprocessors; 9 x 13 = 117.
-    assert_eq!(tile("256x128", &sweep).counts, [1, 2, 2]);
+    assert_eq!([1536, 1600, 1664].map(rounds), [1, 2, 2]);
     // 256 columns are two tiles, 257 are three.
-    let sweep = swept(256, 4096, Range::new(256, 257, 1).unwrap());
-    assert_eq!(tile("128x128", &sweep).block_starts, [257]);
+    let blocks = |n| Waves::new(&product(256, n, 4096, Layout::Nn), Tile::new(128, 128), sms).blocks;
+    assert_eq!([256, 257].map(blocks), [4.0, 6.0]);
 }
 
 #[test]

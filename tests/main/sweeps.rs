@@ -36,17 +36,10 @@ fn a_product_falls_where_a_further_wave_begins() {
         assert!(low < time && time < high, "{point}");
         assert!(number(point, "tflops_per_s") < 312.0, "{point}");
     }
-    let waves = document["waves"].as_array().unwrap();
-    let tiles: Vec<_> = waves.iter().map(|waves| waves["tile"].as_str().unwrap()).collect();
-    for tile in ["128x256", "256x128", "128x128"] {
-        assert!(tiles.contains(&tile), "{tile} is not in {tiles:?}");
-    }
-    // The A100 model was learned from timings whose falls sit exactly here.
-    assert_eq!(waves[0]["tile"], "128x256");
+    // Where tiles of 128 x 256 begin a further wave, which the A100's timings show.
     assert_eq!(values(&document["drops"]), [1600, 3136, 4672]);
-    assert_eq!(values(&waves[0]["starts"]), [1600, 3136, 4672]);
     let text = data(&line);
-    for part in ["1600", "3136", "4672", "128x256 tiles explain", "90 %"] {
+    for part in ["1600", "3136", "4672", "90 %"] {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     assert!(text.lines().count() < 55, "{text}");
@@ -170,7 +163,7 @@ fn files_are_written_and_named() {
     assert_eq!(model.lines().count(), 6);
     let svg = written(&line, "--plot", &folder.path().join("deep/waves.svg"));
     let svg = String::from_utf8(svg).unwrap();
-    for part in ["<svg", "A100", "TFLOP/s", "90 % interval", "2 waves"] {
+    for part in ["<svg", "A100", "TFLOP/s", "90 % interval"] {
         assert!(svg.contains(part), "`{part}` is not in the plot");
     }
     let png = written(&line, "--plot", &folder.path().join("waves.PNG"));

@@ -637,7 +637,7 @@ describe("explore", () => {
     const sweep = await ask("/v1/sweep/gemm", { m: 2304, n: "1536:6144:64", k: 4096, gpu: "a100" });
     const csv = await saved(page, () => page.getByRole("button", { name: "Save CSV" }).click());
     const lines = csv.text.trimEnd().split("\n");
-    assert.equal(lines[0], "gpu,n,alignment,time_us,low_us,high_us,tflops_per_s,tflops_per_s_low,tflops_per_s_high,waves,tier");
+    assert.equal(lines[0], "gpu,n,alignment,time_us,low_us,high_us,tflops_per_s,tflops_per_s_low,tflops_per_s_high,tier");
     assert.equal(lines.length, sweep.points.length + 1);
     assert.deepEqual(lines[1].split(",").slice(0, 4), ["a100", "1536", "512", String(sweep.points[0].time_us)]);
     const svg = await saved(page, () => page.getByRole("button", { name: "Save SVG" }).click());

@@ -1,14 +1,11 @@
-//! Predictions along one dimension of an operator or a model, with the steps of tiles and waves.
+//! Predictions along one dimension of an operator or a model.
 //!
 //! A sweep asks its caller for the operator or the model at each value, so it need not know which
 //! dimension varies. Values that no operator or model can have are counted with the reason.
 
 mod range;
 
-mod waves;
-
 pub use range::Range;
-pub use waves::{Cut, Wave, Waves};
 
 use crate::arch::Architecture;
 use crate::arch::Mode;
@@ -42,8 +39,6 @@ pub struct Sweep {
     pub drops: Vec<Drop>,
     /// Which rate that is.
     pub drops_of: Rate,
-    /// How tiles fill the GPU along the curve, the likeliest tile first; empty if no tile is known.
-    pub waves: Vec<Waves>,
 }
 
 /// What drops are falls of.
@@ -158,9 +153,7 @@ pub fn operators(predictor: &Predictor, range: Range, at: impl Fn(u64) -> Result
         caveats: estimate.caveats,
         subject: Subject::Operator(*op),
     });
-    let mut sweep = Sweep::new(points.collect(), skipped, Rate::Arithmetic)?;
-    sweep.waves = waves::along(&sweep.points, predictor.gpu().sm_count());
-    Ok(sweep)
+    Sweep::new(points.collect(), skipped, Rate::Arithmetic)
 }
 
 /// Predicts a step of the model `at(value)` for each value.
@@ -235,7 +228,6 @@ impl Sweep {
             drops_of,
             points,
             skipped,
-            waves: Vec::new(),
         })
     }
 }

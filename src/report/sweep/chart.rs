@@ -1,18 +1,14 @@
 //! A sweep as a chart.
 
 use crate::report::based_on;
-use crate::report::plot::{Axis, Band, Chart, Mark, Marks, Series};
+use crate::report::plot::{Axis, Band, Chart, Series};
 use crate::report::sweep::SweepReport;
-use crate::report::sweep::keys::WavesKeys;
-
-/// The most lines of one kind that a reader can distinguish.
-const MOST_LINES: usize = 120;
 
 /// The most points that are marked one by one.
 const MOST_POINTS: usize = 600;
 
 impl SweepReport {
-    /// The curve with its interval, the waves that explain it, and what was measured.
+    /// The curve with its interval, and what was measured.
     pub(super) fn chart(&self) -> Chart {
         let (rate, unit) = if self.is_model() {
             ("throughput", "tokens/s")
@@ -39,7 +35,6 @@ impl SweepReport {
                 .chain(self.aligned())
                 .chain(self.too_large())
                 .collect(),
-            marks: self.likely_waves().map_or(Vec::new(), marks),
             ..Chart::default()
         }
     }
@@ -82,26 +77,4 @@ impl SweepReport {
             Series::new(name, points.into_iter().step_by(every))
         })
     }
-}
-
-/// New blocks thinly, new waves to be seen.
-fn marks(waves: &WavesKeys) -> Vec<Marks> {
-    let at = |value: u64, label: String| Mark { x: value as f64, label };
-    let blocks = waves.block_starts.iter().map(|value| at(*value, String::new()));
-    let starts = waves.starts.iter();
-    let starts = starts.map(|start| at(start.value, format!("{} waves", start.waves)));
-    let kinds = [
-        Marks {
-            name: format!("a further {} tile", waves.tile),
-            strong: false,
-            at: blocks.collect(),
-        },
-        Marks {
-            name: format!("a further wave of {} tiles", waves.tile),
-            strong: true,
-            at: starts.collect(),
-        },
-    ];
-    let shown = |marks: &Marks| !marks.at.is_empty() && marks.at.len() <= MOST_LINES;
-    kinds.into_iter().filter(shown).collect()
 }

@@ -3,7 +3,7 @@
 use crate::ops::Op;
 use crate::predict::estimate::{Caveat, Tier, TierShares};
 use crate::report::sweep::Measured;
-use crate::sweep::{Point, Subject, Wave, Waves};
+use crate::sweep::{Point, Subject};
 use crate::units::{Bytes, Seconds};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -31,8 +31,6 @@ pub(super) struct PointKeys {
     #[serde(flatten)]
     #[schema(value_type = ModelKeys)]
     pub model: Option<ModelKeys>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waves: Option<u64>,
     pub tier: Tier,
     pub caveats: Vec<Caveat>,
 }
@@ -64,15 +62,6 @@ pub(super) struct ModelKeys {
     pub server_least_us: Option<Seconds>,
     #[schema(required = false)]
     pub tier_shares: TierShares,
-}
-
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct WavesKeys {
-    pub tile: String,
-    pub correlation: Option<f64>,
-    pub explains: bool,
-    pub starts: Vec<Wave>,
-    pub block_starts: Vec<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -125,7 +114,6 @@ impl PointKeys {
             high_us: point.high,
             tflops_per_s: point.rate().flops_per_sec() / 1e12,
             model,
-            waves: None,
             tier: point.tier,
             caveats: point.caveats.iter().collect(),
         }
@@ -140,18 +128,6 @@ impl PointKeys {
                 let by = |time: Seconds| rate * (self.time_us / time);
                 [by(self.high_us), rate, by(self.low_us)]
             }
-        }
-    }
-}
-
-impl From<&Waves> for WavesKeys {
-    fn from(waves: &Waves) -> Self {
-        Self {
-            tile: waves.tile.name(),
-            correlation: waves.fit,
-            explains: waves.explains(),
-            starts: waves.starts.clone(),
-            block_starts: waves.block_starts.clone(),
         }
     }
 }

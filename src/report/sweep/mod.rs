@@ -1,4 +1,4 @@
-//! The answer to `sweep`: a curve with its drops, the waves that explain it, and measured points beside it.
+//! The answer to `sweep`: a curve with its drops, and measured points beside it.
 
 mod chart;
 
@@ -11,7 +11,7 @@ use crate::gpu::Gpu;
 use crate::ops::{Dtype, Op, RouterLoad};
 use crate::predict::estimate::Caveats;
 use crate::report::shape::Shape;
-use crate::report::sweep::keys::{MeasuredKeys, PointKeys, RangeKeys, SkippedKeys, WavesKeys};
+use crate::report::sweep::keys::{MeasuredKeys, PointKeys, RangeKeys, SkippedKeys};
 use crate::report::{Basis, NamedGpu, Warning, joined};
 use crate::sweep::{DROP, Drop, Point, Range, Rate, Subject, Sweep, drops};
 use crate::units::Seconds;
@@ -41,7 +41,6 @@ pub struct SweepReport {
     /// The key of the points that falls at a drop.
     drops_of: &'static str,
     drops: Vec<Drop>,
-    waves: Vec<WavesKeys>,
     measured: Vec<MeasuredKeys>,
     /// Where the measured rate falls; empty where more than one stack was measured.
     measured_drops: Vec<Drop>,
@@ -127,16 +126,9 @@ impl SweepReport {
 
     fn new(swept: Swept<'_>, subject: String, ends: [Value; 2], sweep: &Sweep) -> Self {
         let [first, last] = ends;
-        let likely = sweep.waves.first().filter(|waves| waves.explains());
         // What lies side by side in memory is the width of a head, not their number.
         let by_width = swept.dimension == "heads" && first["head_dim"] != last["head_dim"];
-        let points = sweep.points.iter().enumerate().map(|(at, point)| {
-            let keys = PointKeys::new(point, by_width);
-            PointKeys {
-                waves: likely.map(|waves| waves.counts[at]),
-                ..keys
-            }
-        });
+        let points = sweep.points.iter().map(|point| PointKeys::new(point, by_width));
         let caveats = sweep.points.iter().map(|point| point.caveats);
         Self {
             gpu: swept.gpu.into(),
@@ -166,7 +158,6 @@ impl SweepReport {
                 (Rate::Arithmetic, Subject::Operator(_)) => "tflops_per_s",
             },
             drops: sweep.drops.clone(),
-            waves: sweep.waves.iter().map(WavesKeys::from).collect(),
             measured: Vec::new(),
             measured_drops: Vec::new(),
             skipped: sweep
@@ -184,11 +175,6 @@ impl SweepReport {
                 .map(Warning::from)
                 .collect(),
         }
-    }
-
-    /// The waves that explain the curve, where any do.
-    fn likely_waves(&self) -> Option<&WavesKeys> {
-        self.waves.first().filter(|waves| waves.explains)
     }
 
     fn is_model(&self) -> bool {

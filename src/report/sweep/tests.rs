@@ -54,17 +54,14 @@ fn text_and_json_name_the_same_drops() {
         let position = format!("{} (-", drop["value"]);
         assert!(text.contains(&position), "{position} is not in\n{text}");
     }
-    assert_eq!(json["waves"].as_array().unwrap().len(), 3);
     assert_eq!(json["points"][1]["alignment"], 64);
 }
 
 #[test]
-fn a_chart_has_the_curve_the_waves_and_the_measurements() {
+fn a_chart_has_the_curve_and_the_measurements() {
     let report = report();
     let chart = report.chart();
     assert_eq!(chart.lines[0].points.len(), 73);
     assert_eq!(chart.points[0].name, "measured, mine 1");
-    let waves: Vec<_> = chart.marks.iter().filter(|marks| marks.strong).collect();
-    assert_eq!(waves.len(), usize::from(report.likely_waves().is_some()));
     assert!(chart.title.contains("V100") && chart.subtitle.contains("k 4096"));
 }

@@ -89,7 +89,6 @@ impl SweepReport {
                 right("time"),
                 right("90 % interval"),
                 right("TFLOP/s"),
-                right("waves"),
                 left("tier"),
             ];
             table(headings, points.map(PointKeys::operator_cells))
@@ -111,9 +110,6 @@ impl SweepReport {
             _ => "rate",
         };
         lines.push(("drops", self.drops_text(rate, &self.drops)));
-        if !self.waves.is_empty() {
-            lines.push(("waves", self.waves_text()));
-        }
         if let (Some(first), Some(last)) = (self.measured.first(), self.measured.last()) {
             let values = (first.value, last.value);
             let text = format!(
@@ -191,49 +187,16 @@ impl SweepReport {
             tier_shares_text(model.tier_shares),
         ]
     }
-
-    fn waves_text(&self) -> String {
-        let Some(waves) = self.likely_waves() else {
-            let best = self.waves.first().and_then(|waves| waves.correlation);
-            return match best {
-                None => "their number does not change".to_owned(),
-                Some(best) => {
-                    format!("no usual tile explains the curve (best correlation {best:.2})")
-                }
-            };
-        };
-        let starts: Vec<_> = waves.starts.iter().map(|start| start.value).collect();
-        let fell = |value: &&u64| self.drops.iter().any(|drop| drop.value == **value);
-        format!(
-            "{} tiles explain the curve best (correlation {:.2}): a further wave at {} = {}; {} of {} are drops",
-            waves.tile,
-            waves.correlation.unwrap_or_default(),
-            self.dimension,
-            listed(&starts),
-            starts.iter().filter(fell).count(),
-            starts.len()
-        )
-    }
-}
-
-/// The first values; how many more there are.
-fn listed(values: &[u64]) -> String {
-    let shown = joined(", ", values.iter().take(POSITIONS));
-    match values.len().saturating_sub(POSITIONS) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 impl PointKeys {
-    fn operator_cells(&self) -> [String; 7] {
+    fn operator_cells(&self) -> [String; 6] {
         row![
             self.value,
             dash(self.alignment),
             self.time_us,
             format!("{} to {}", self.low_us, self.high_us),
             significant(self.tflops_per_s),
-            dash(self.waves),
             self.tier,
         ]
     }

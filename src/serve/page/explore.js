@@ -195,7 +195,6 @@ function options() {
 		const large = sweep.points.filter((point) => !point.fits);
 		if (large.length && large.length <= MOST_MARKS) extra.push({ name: single ? "does not fit the memory" : `${sweep.gpu}: does not fit`, kind: "points", symbol: "ring", tone, points: large.map(at) });
 	});
-	const waves = single ? likely(sweeps[0]) : undefined;
 	const byValue = sweeps.map((sweep) => new Map(sweep.points.map((point) => [point.value, point])));
 	const values = [...new Set(sweeps.flatMap((sweep) => sweep.points.map((point) => point.value)))].sort((a, b) => a - b);
 	const dimension = sweeps[0].dimension;
@@ -214,7 +213,6 @@ function options() {
 		x: { label: format.words(dimension) },
 		y: { label: y.label, zero: true },
 		series: [...series, ...extra, ...drops],
-		marks: waves && waves.starts.length <= MOST_MARKS ? waves.starts.map((start) => ({ x: start.value, label: `${start.waves} waves` })) : [],
 		stops,
 	};
 }
@@ -223,8 +221,6 @@ const find = (sweep, values) => {
 	const wanted = new Set(values);
 	return sweep.points.filter((point) => wanted.has(point.value));
 };
-
-const likely = (sweep) => (sweep.waves[0]?.explains ? sweep.waves[0] : undefined);
 
 /** One point in words: what the axis shows first, then the rest. */
 function reading(y, point) {
@@ -236,7 +232,6 @@ function reading(y, point) {
 		point.mfu !== undefined && y.key !== "mfu" && `MFU ${format.percent(point.mfu)}`,
 		point.memory_bytes !== undefined && y.key !== "memory" && format.bytes(point.memory_bytes),
 		point.fits === false && "does not fit",
-		point.waves !== undefined && `${point.waves} waves`,
 		point.alignment && `aligned to ${point.alignment}`,
 		point.tier_shares ? format.tierShares(point.tier_shares) : point.tier,
 	].filter(Boolean).join(", ");
@@ -276,15 +271,9 @@ function findings(sweep, gpu) {
 	const rate = RATES[sweep.drops_of];
 	const above = format.percent(sweep.drops_above);
 	const deepest = [...sweep.drops].sort((a, b) => b.depth - a.depth).slice(0, 16).sort((a, b) => a.value - b.value);
-	const waves = likely(sweep);
-	const starts = waves?.starts.map((start) => start.value) ?? [];
-	const fell = new Set(sweep.drops.map((drop) => drop.value));
 	const large = sweep.points.filter((point) => point.fits === false).length;
 	return [gpu && h("h3", null, gpu), facts([
 		["drops", sweep.drops.length === 0 ? `the ${rate} never falls by more than ${above} from one point to the next` : `the ${rate} falls by more than ${above} ${sweep.drops.length > 16 ? `${sweep.drops.length} times, most ` : ""}at ${format.words(sweep.dimension)} = ${deepest.map((drop) => `${drop.value} (−${format.percent(drop.depth)})`).join(", ")}`],
-		sweep.waves.length > 0 && ["waves", waves
-			? `${waves.tile} tiles explain the curve best (correlation ${waves.correlation.toFixed(2)}): a further wave at ${format.words(sweep.dimension)} = ${starts.slice(0, 16).join(", ")}${starts.length > 16 ? ` and ${starts.length - 16} more` : ""}; ${starts.filter((start) => fell.has(start)).length} of ${starts.length} are drops`
-			: sweep.waves[0].correlation === null ? "their number does not change" : `no usual tile explains the curve (best correlation ${sweep.waves[0].correlation.toFixed(2)})`],
 		large > 0 && ["memory", `${large} of ${sweep.points.length} points do not fit`],
 		...sweep.skipped.map((skip) => ["skipped", `${skip.points} values, such as: ${skip.reason}`]),
 		["based on", format.basis(sweep.basis)],
@@ -305,11 +294,11 @@ function points(sweeps, y) {
 		if (!box.open || box.childElementCount > 1) return;
 		const models = shown.op === "model";
 		const decodes = sweeps[0].drops_of === "bandwidth_fraction";
-		const headings = ["GPU", { num: format.words(sweeps[0].dimension) }, { num: "time" }, { num: "90 % interval" }, { num: models ? "tokens/s" : "TFLOP/s" }, ...(models ? [{ num: decodes ? "bandwidth" : "MFU" }, { num: "memory" }] : [{ num: "waves" }]), "tier"];
+		const headings = ["GPU", { num: format.words(sweeps[0].dimension) }, { num: "time" }, { num: "90 % interval" }, { num: models ? "tokens/s" : "TFLOP/s" }, ...(models ? [{ num: decodes ? "bandwidth" : "MFU" }, { num: "memory" }] : []), "tier"];
 		const rows = sweeps.flatMap((sweep) => sweep.points.filter((_, at) => at % every === 0).map((point) => [
 			sweep.gpu, point.value, format.time(point.time_us), `${format.time(point.low_us)} to ${format.time(point.high_us)}`,
 			models ? format.tokens(point.tokens_per_s) : format.significant(point.tflops_per_s),
-			...(models ? [format.percent(decodes ? point.bandwidth_fraction : point.mfu), [format.bytes(point.memory_bytes), !point.fits && span("bad", " does not fit")]] : [point.waves ?? "–"]),
+			...(models ? [format.percent(decodes ? point.bandwidth_fraction : point.mfu), [format.bytes(point.memory_bytes), !point.fits && span("bad", " does not fit")]] : []),
 			point.tier_shares ? format.tierShares(point.tier_shares) : point.tier]));
 		box.append(every > 1 ? p("hint", `One in ${every}; the CSV has all.`) : "", table("Points of the curve", headings, rows));
 	});
@@ -323,10 +312,10 @@ const TIERS = ["measured", "learned", "transferred", "roofline"];
 function csv(sweeps) {
 	const models = shown.op === "model";
 	const rate = models ? "tokens_per_s" : "tflops_per_s";
-	const head = ["gpu", sweeps[0].dimension, "alignment", ...(models ? ["head_dim", "parameters"] : []), "time_us", "low_us", "high_us", rate, `${rate}_low`, `${rate}_high`, ...(models ? ["mfu", "bandwidth_fraction", "memory_bytes", "fits", ...TIERS.map((tier) => `${tier}_share`)] : ["waves", "tier"])];
+	const head = ["gpu", sweeps[0].dimension, "alignment", ...(models ? ["head_dim", "parameters"] : []), "time_us", "low_us", "high_us", rate, `${rate}_low`, `${rate}_high`, ...(models ? ["mfu", "bandwidth_fraction", "memory_bytes", "fits", ...TIERS.map((tier) => `${tier}_share`)] : ["tier"])];
 	const line = (sweep, point) => {
 		const [low, value, high] = AXES[models ? "tokens" : "rate"].of(point);
-		return [sweep.gpu, point.value, point.alignment, ...(models ? [point.head_dim, point.parameters] : []), point.time_us, point.low_us, point.high_us, value, low, high, ...(models ? [point.mfu, point.bandwidth_fraction, point.memory_bytes, point.fits, ...TIERS.map((tier) => point.tier_shares[tier])] : [point.waves, point.tier])].map((one) => one ?? "").join(",");
+		return [sweep.gpu, point.value, point.alignment, ...(models ? [point.head_dim, point.parameters] : []), point.time_us, point.low_us, point.high_us, value, low, high, ...(models ? [point.mfu, point.bandwidth_fraction, point.memory_bytes, point.fits, ...TIERS.map((tier) => point.tier_shares[tier])] : [point.tier])].map((one) => one ?? "").join(",");
 	};
 	return `${[head.join(","), ...sweeps.flatMap((sweep) => sweep.points.map((point) => line(sweep, point)))].join("\n")}\n`;
 }
