@@ -664,16 +664,9 @@ pub struct EvaluateArgs {
     /// the one that each run's software names.
     #[arg(long, default_value = AUTO, value_name = "NAME|PATH|auto", requires = "runs")]
     pub framework: String,
-    /// Plan the GPUs and the batch of every training configuration, too, and say how near the measured layout is to the
-    /// best of the plan.
-    #[arg(long, requires = "runs")]
-    pub plans: bool,
     /// A built-in model by name, or the path of a trained one; by default the model of each GPU.
     #[arg(long, value_name = "NAME|PATH")]
     pub model: Option<String>,
-    /// Predict the rows of this GPU as if it had no table: by the models that saw no row of it.
-    #[arg(long, value_name = "GPU", conflicts_with_all = ["runs", "model", "gpu"])]
-    pub leave_out: Option<String>,
     /// Predict every row as if its software were not known, with intervals that hold for any stack of its GPU.
     #[arg(long, conflicts_with = "runs")]
     pub any_stack: bool,

@@ -2,12 +2,11 @@
 
 use crate::answer::calibrate::framework;
 use crate::answer::predictors::{artifact, described_by};
-use crate::cli::args::{AUTO, EvaluateArgs, FilterArgs, View};
+use crate::cli::args::{AUTO, EvaluateArgs, View};
 use crate::cli::{output, render, rows};
 use crate::dataset::runs::read_runs;
 use crate::error::Result;
 use crate::evaluate::evaluate;
-use crate::evaluate::layouts::planned;
 use crate::evaluate::runs::{Choice, compared, judge};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::predict::Predictor;
@@ -20,27 +19,14 @@ pub(super) fn run(args: &EvaluateArgs, view: View) -> Result<String> {
         return runs(args, view);
     }
     let mut gpus = GpuCatalog::default();
-    let filter = match &args.leave_out {
-        Some(gpu) => &FilterArgs {
-            gpu: vec![gpu.clone()],
-            stack: args.filter.stack.clone(),
-        },
-        None => &args.filter,
-    };
-    let mut table = rows::read(&args.from, &args.data, &rows::filter(filter), &mut gpus)?;
+    let mut table = rows::read(&args.from, &args.data, &rows::filter(&args.filter), &mut gpus)?;
     let model = args.model.as_deref().map(artifact).transpose()?;
     gpus.extend(described_by(model.as_deref()));
     if let Some(model) = model.as_deref().filter(|_| args.kept_out) {
         rows::retain_kept_out(&mut table, model)?;
     }
     let scope = Scope::of(args.any_stack);
-    let answer = |gpu: &Gpu| {
-        let predictor = match args.leave_out {
-            Some(_) => Predictor::leaving_out(gpu),
-            None => Predictor::new(gpu, model.as_deref()),
-        };
-        predictor.map(|predictor| predictor.with_scope(scope))
-    };
+    let answer = |gpu: &Gpu| Ok(Predictor::new(gpu, model.as_deref())?.with_scope(scope));
     let mut evaluation = evaluate(&table.rows, &gpus, &answer)?;
     write(args, || rows_csv(&table.rows, &evaluation))?;
     evaluation.skipped.merge(&table.skipped);
@@ -76,9 +62,6 @@ fn runs(args: &EvaluateArgs, view: View) -> Result<String> {
     let judged = judge(&runs, &choice, &answer)?;
     write(args, || runs_csv(&judged))?;
     let comparison = compared(&runs, &judged);
-    let mut report = RunsReport::new(&comparison, rows::skipped(&comparison.skipped));
-    if args.plans {
-        report = report.with_plans(&planned(&judged, &answer)?);
-    }
+    let report = RunsReport::new(&comparison, rows::skipped(&comparison.skipped));
     Ok(render(&report, view))
 }

@@ -210,7 +210,7 @@ pub fn completed(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let gpus = Gpu::all().iter().map(|gpu| gpu.name.as_str());
         let names: Vec<&'static str> = match arg.get_id().as_str() {
-            "gpu" | "also_gpus" | "leave_out" | "name" => gpus.collect(),
+            "gpu" | "also_gpus" | "name" => gpus.collect(),
             "architecture" | "others" | "like" => Preset::all()
                 .iter()
                 .map(|preset| preset.architecture.name.as_str())

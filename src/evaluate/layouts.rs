@@ -1,17 +1,9 @@
-//! Measured layouts against each other and against plans.
-//!
-//! Of pairs of measured layouts of one model, GPU, number of GPUs, format (that of weights and states too) and length: is
-//! the faster one predicted to be faster? And of each published layout: how much faster is the best one that a plan finds
-//! for the same GPUs and batch?
+//! Measured layouts against each other: of pairs of one model, GPU, number of GPUs, format (that of weights and states too)
+//! and length, is the faster one predicted to be faster?
 
-use super::runs::{Judged, placed};
-use crate::arch::{OptimizerStates, Recompute, Workload};
-use crate::error::Result;
+use super::runs::Judged;
+use crate::arch::{OptimizerStates, Workload};
 use crate::framework::Kind;
-use crate::gpu::Gpu;
-use crate::plan::{self, Query};
-use crate::predict::Predictor;
-use crate::predict::memo::Memo;
 use crate::stats;
 use crate::units::Seconds;
 use serde::Serialize;
@@ -137,89 +129,4 @@ impl PairErrors {
             error_90: stats::quantile(&off, 0.9),
         })
     }
-}
-
-/// How far published layouts may be behind the best of a plan: of dense models, of mixtures of experts.
-pub const BEHIND: [(Kind, f64); 2] = [(Kind::TrainDense, 0.05), (Kind::TrainMoe, 0.10)];
-
-/// A published layout beside the best of a plan for the same GPUs and batch.
-#[derive(Clone, Debug)]
-pub struct Planned {
-    /// Which run.
-    pub label: String,
-    /// The kind of step.
-    pub kind: Kind,
-    /// The model.
-    pub model: String,
-    /// The GPU.
-    pub gpu: String,
-    /// The published layout.
-    pub published: Workload,
-    /// The plan's best layout; `None` if no layout of the plan fits.
-    pub best: Option<Workload>,
-    /// Predicted time of the published layout over that of the best, less 1.
-    pub behind: Option<f64>,
-    /// Measured time a token over that of the fastest measured layout of the model on as many of these GPUs, format and
-    /// length alike, less 1.
-    pub slower: f64,
-    /// Whether the published layout is among those of the plan, recomputation aside.
-    pub listed: bool,
-}
-
-impl Planned {
-    /// Whether it is further behind than [`BEHIND`] allows.
-    pub fn is_far(&self) -> bool {
-        let mut limits = BEHIND.iter().filter(|(kind, _)| *kind == self.kind);
-        limits.any(|(_, most)| self.behind.is_none_or(|behind| behind > *most))
-    }
-}
-
-/// Plans the GPUs and the batch of every published configuration once.
-pub fn planned(judged: &[Judged<'_>], answer: &dyn Fn(&Gpu) -> Result<Predictor>) -> Result<Vec<Planned>> {
-    let mut fastest: BTreeMap<Compared<'_>, f64> = BTreeMap::new();
-    for each in judged.iter().filter(|judged| judged.run.workload.trains()) {
-        let time = a_token(&each.run.workload, each.run.time);
-        let least = fastest.entry(compared(each, false)).or_insert(time);
-        *least = least.min(time);
-    }
-    let mut all: Vec<Planned> = Vec::new();
-    for each in judged.iter().filter(|judged| judged.run.workload.trains()) {
-        let (run, work) = (each.run, each.run.workload);
-        if all
-            .iter()
-            .any(|other| other.label == run.label && other.published == work)
-        {
-            continue;
-        }
-        let predictor = answer(&placed(run))?.with_framework(each.framework.clone());
-        let global_batch = work.batch * work.microbatches * work.dp;
-        let query = Query::training(work.gpus(), global_batch, &work);
-        let published = Memo::new(&predictor).cost(&run.architecture, &work)?.time;
-        let tried = plan::tried(&predictor, &run.architecture, &query).ok();
-        let is_published = |other: &Workload| {
-            let aside = |work: &Workload| Workload {
-                recompute: Recompute::None,
-                recompute_layers: 0,
-                sequence_parallel: false,
-                ..*work
-            };
-            aside(other) == aside(&work)
-        };
-        let best = tried.as_ref().map(|tried| tried.layouts[0]);
-        all.push(Planned {
-            label: run.label.clone(),
-            kind: each.kind(),
-            model: run.architecture.name.clone(),
-            gpu: run.gpu.name.clone(),
-            published: work,
-            slower: a_token(&work, run.time) / fastest[&compared(each, false)] - 1.0,
-            behind: best.map(|best| published / best.time - 1.0),
-            best: best.map(|best| best.workload),
-            listed: tried.is_some_and(|tried| {
-                let mut layouts = tried.layouts.iter();
-                layouts.any(|tried| is_published(&tried.workload))
-            }),
-        });
-    }
-    Ok(all)
 }

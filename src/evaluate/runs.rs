@@ -262,7 +262,7 @@ pub fn fittable<'a>(
 }
 
 /// The GPU of a run in its network.
-pub(super) fn placed(run: &Run) -> Gpu {
+pub fn placed(run: &Run) -> Gpu {
     let gpu = run.gpu.clone().into_owned();
     match run.network {
         Some(network) => gpu.with_network(network),

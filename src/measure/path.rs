@@ -65,9 +65,7 @@ impl KernelPath {
                 pass: op.pass,
                 dtype: op.dtype,
             },
-            Op::Collective(_) | Op::Experts(_) | Op::LinearAttention(_) | Op::IndexedAttention(_) => {
-                Self::Other(op.kind())
-            }
+            other => Self::Other(other.kind()),
         }
     }
 

@@ -65,7 +65,7 @@ impl Recipe {
         self.read_variant().expect("it was read before")
     }
 
-    fn read_variant(&self) -> std::result::Result<Variant, String> {
+    fn read_variant(&self) -> std::result::Result<Variant, &'static str> {
         Variant::parse(self.family, self.kind.as_deref(), self.dtype)
     }
 

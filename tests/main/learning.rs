@@ -299,7 +299,6 @@ fn burn_and_our_evaluation_give_the_same_numbers() {
             .chunks(24)
             .flat_map(|row| [row[0] * 0.3 - row[5], 0.1 * row[2].abs()])
             .collect(),
-        weights: vec![1.0; 200],
         inputs: inputs.clone(),
     };
     let config = FitConfig {

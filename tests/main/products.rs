@@ -122,7 +122,7 @@ fn a_product_of_117_blocks_needs_a_second_wave() {
     let sms = Gpu::find("a100-40gb").unwrap().sm_count() as f64;
     let rounds = |n| Waves::new(&product(2304, n, 4096, Layout::Nn), Tile::new(256, 128), sms).rounds();
     // 9 x 12 = 108 blocks on 108 multiprocessors; 9 x 13 = 117.
-    assert_eq!([1536, 1600, 1664].map(rounds), [1, 2, 2]);
+    assert_eq!([1536, 1600, 1664].map(rounds), [1.0, 2.0, 2.0]);
     // 256 columns are two tiles, 257 are three.
     let blocks = |n| Waves::new(&product(256, n, 4096, Layout::Nn), Tile::new(128, 128), sms).blocks;
     assert_eq!([256, 257].map(blocks), [4.0, 6.0]);

@@ -4,18 +4,20 @@ mod page;
 
 use crate::accuracy::page::{Judged, class, fitted, markdown};
 use crate::args::AccuracyArgs;
+use shapewise::arch::Workload;
 use shapewise::calibrate::{Sample, calibrate};
 use shapewise::cli::output::write_all;
 use shapewise::cli::rows;
 use shapewise::dataset::runs::{Publisher, read_runs};
 use shapewise::dataset::{self, Filter, Row};
 use shapewise::error::{Error, Result};
-use shapewise::evaluate::layouts::planned;
-use shapewise::evaluate::runs::{Choice, Judged as JudgedRun, fittable, judge};
+use shapewise::evaluate::runs::{Choice, Judged as JudgedRun, fittable, judge, placed};
 use shapewise::evaluate::{Errors, Score, evaluate, family};
 use shapewise::families::{Family, Variant};
-use shapewise::framework::{Fit, Framework};
+use shapewise::framework::{Fit, Framework, Kind};
 use shapewise::gpu::{Gpu, GpuCatalog};
+use shapewise::plan::{self, Query};
+use shapewise::predict::memo::Memo;
 use shapewise::predict::{Predictor, library};
 use shapewise::regressor::artifact::Submodel;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +91,27 @@ fn errors<K: Ord>(scores: BTreeMap<K, Vec<Score>>) -> BTreeMap<K, Errors> {
         .collect()
 }
 
+/// By how much the published layout of each training configuration is predicted to take longer than the best of a plan for
+/// the same GPUs and batch; `None` if no layout of the plan fits.
+fn behind(judged: &[JudgedRun<'_>], answer: &dyn Fn(&Gpu) -> Result<Predictor>) -> Result<Vec<(Kind, Option<f64>)>> {
+    let mut known: Vec<(&str, Workload)> = Vec::new();
+    let mut all = Vec::new();
+    for each in judged.iter().filter(|judged| judged.run.workload.trains()) {
+        let (run, work) = (each.run, each.run.workload);
+        if known.contains(&(&run.label, work)) {
+            continue;
+        }
+        known.push((&run.label, work));
+        let predictor = answer(&placed(run))?.with_framework(each.framework.clone());
+        let published = Memo::new(&predictor).cost(&run.architecture, &work)?.time;
+        let query = Query::training(work.gpus(), work.batch * work.microbatches * work.dp, &work);
+        let tried = plan::tried(&predictor, &run.architecture, &query).ok();
+        let behind = tried.map(|tried| published / tried.layouts[0].time - 1.0);
+        all.push((each.kind(), behind));
+    }
+    Ok(all)
+}
+
 fn judge_runs(files: &[PathBuf], to: &mut Judged) -> Result<()> {
     let answer = |gpu: &Gpu| Predictor::new(gpu, None);
     let mut scores: BTreeMap<[String; 3], Vec<Score>> = BTreeMap::new();
@@ -105,7 +128,7 @@ fn judge_runs(files: &[PathBuf], to: &mut Judged) -> Result<()> {
             judged.run.publisher == Publisher::TrainingSteps && judged.framework.name == "megatron"
         };
         let tuned: Vec<_> = judged.into_iter().filter(tuned).collect();
-        to.planned.extend(planned(&tuned, &answer)?);
+        to.behind.extend(behind(&tuned, &answer)?);
     }
     to.unfitted = errors(scores);
     for framework in fitted() {

@@ -1,10 +1,8 @@
 //! The answer to `evaluate --runs`: the errors of whole models.
 
-use crate::arch::Workload;
 use crate::evaluate::Score;
-use crate::evaluate::layouts::{BEHIND, PairErrors, Planned};
+use crate::evaluate::layouts::PairErrors;
 use crate::evaluate::runs::{Comparison, Judged, RunErrors, RunGroup, RunKey};
-use crate::framework::Kind;
 use crate::report::table::{dash, left, right, row, table};
 use crate::report::tables::{SkippedRows, csv, skipped_text};
 use crate::report::{Report, grouped, percent, signed};
@@ -16,9 +14,6 @@ pub struct RunsReport {
     overall: RunKeys,
     groups: Vec<RunGroupKeys>,
     layouts: Vec<PairErrors>,
-    /// Published layouts beside plans, where they were asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plans: Option<Vec<PlannedKeys>>,
     skipped: Vec<SkippedRows>,
 }
 
@@ -45,21 +40,6 @@ struct RunGroupKeys {
     /// Runs whose predicted memory does not fit the GPU that they ran on, whatever is recomputed where the source does not
     /// say.
     misfits: usize,
-}
-
-/// A published layout beside the best one of a plan for the same GPUs and batch.
-#[derive(Clone, Debug, Serialize)]
-struct PlannedKeys {
-    run: String,
-    kind: Kind,
-    published: Workload,
-    best: Option<Workload>,
-    /// Predicted time of the published layout over that of the best, less 1.
-    behind: Option<f64>,
-    /// Measured time a token over that of the fastest measured layout of the model on as many of these GPUs, less 1.
-    slower_than_fastest: f64,
-    /// Whether the plan has the published layout, recomputation aside.
-    listed: bool,
 }
 
 /// One run beside its prediction.
@@ -109,24 +89,6 @@ pub fn runs_csv(judged: &[Judged<'_>]) -> Vec<u8> {
 }
 
 impl RunsReport {
-    /// Adds published layouts beside plans.
-    #[must_use]
-    pub fn with_plans(self, planned: &[Planned]) -> Self {
-        let plans = planned.iter().map(|planned| PlannedKeys {
-            run: planned.label.clone(),
-            kind: planned.kind,
-            published: planned.published,
-            best: planned.best,
-            behind: planned.behind,
-            slower_than_fastest: planned.slower,
-            listed: planned.listed,
-        });
-        Self {
-            plans: Some(plans.collect()),
-            ..self
-        }
-    }
-
     /// One sentence a kind of step: how often the faster of two measured layouts is predicted to be faster.
     fn order_text(&self) -> String {
         let sentences = self.layouts.iter().map(|pairs| {
@@ -144,39 +106,12 @@ impl RunsReport {
         sentences.collect()
     }
 
-    /// One sentence a kind of step: how near published layouts are to the best of a plan.
-    fn plans_text(&self) -> String {
-        let Some(plans) = &self.plans else {
-            return String::new();
-        };
-        let sentences = BEHIND.iter().filter_map(|(kind, most)| {
-            let all: Vec<_> = plans.iter().filter(|plan| plan.kind == *kind).collect();
-            if all.is_empty() {
-                return None;
-            }
-            let share = |holds: &dyn Fn(&PlannedKeys) -> bool| {
-                let held = all.iter().filter(|plan| holds(plan)).count();
-                percent(held as f64 / all.len() as f64)
-            };
-            Some(format!(
-                "{}, {} published layouts: {} are within {} of the plan's best, {} are among its layouts\n",
-                kind,
-                grouped(all.len() as u64),
-                share(&|plan| plan.behind.is_some_and(|behind| behind <= *most)),
-                percent(*most),
-                share(&|plan| plan.listed),
-            ))
-        });
-        sentences.collect()
-    }
-
     /// Describes a comparison; `skipped` are all rows without a prediction.
     pub fn new(comparison: &Comparison, skipped: Vec<SkippedRows>) -> Self {
         Self {
             overall: RunKeys::from(&comparison.overall),
             groups: comparison.groups.iter().map(RunGroupKeys::from).collect(),
             layouts: comparison.order.clone(),
-            plans: None,
             skipped,
         }
     }
@@ -259,7 +194,6 @@ impl Report for RunsReport {
         );
         let all = std::iter::once(line(row!["all", "", "", "", ""], &self.overall));
         let table = table(headings, groups.chain(all));
-        let (order, plans) = (self.order_text(), self.plans_text());
-        format!("{table}{memory}{order}{plans}{}", skipped_text(&self.skipped))
+        format!("{table}{memory}{}{}", self.order_text(), skipped_text(&self.skipped))
     }
 }
