@@ -13,6 +13,7 @@ use crate::error::{Error, Result, write_atomically};
 use crate::gpu::{Gpu, GpuCatalog};
 use crate::ops::{Dtype, LARGEST};
 use crate::units::{BytesPerSecond, Seconds};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,157 +21,68 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::LazyLock;
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::ToSchema;
 
 /// One column.
 struct Column {
     name: String,
     /// What a cell says, for `docs/runs.md`.
     meaning: String,
+    kind: Kind,
     /// What a cell may hold.
     allowed: String,
-    content: Content,
+    /// Whether it is an option of the workload.
+    is_option: bool,
 }
 
-/// What the cells hold, and how a run gives and takes it.
-enum Content {
-    /// The architecture, which is read before all else.
-    Model,
-    /// The GPU, likewise.
-    Gpu,
-    /// An option of the workload, of this type.
-    Workload(Kind),
-    /// What was timed.
-    Measure,
-    Text {
-        get: fn(&Run) -> Option<&str>,
-        set: fn(&mut Run, &str),
-    },
-    /// From 1 to [`LARGEST`].
-    Load {
-        get: fn(&Serving) -> u64,
-        set: fn(&mut Serving, u64),
-    },
-    /// More than 0.
-    Real {
-        get: fn(&Run) -> Option<f64>,
-        set: fn(&mut Run, f64),
-    },
+/// What a row holds besides the options of its workload.
+#[derive(Serialize, Deserialize, ToSchema)]
+struct Line {
+    /// A preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`
+    model: String,
+    /// A GPU of `data/gpus`, or one that the file or `--model` describes
+    gpu: String,
+    /// Wall time of the step, or of the measure
+    seconds: f64,
+    /// What was timed: a step, the time to a first token or per further token of a request, a static batch from its prompts to its last token
+    #[serde(default)]
+    measure: Measure,
+    /// Requests in flight on all data-parallel ranks, where a server was measured
+    concurrency: Option<u64>,
+    /// Tokens of a prompt, where a server was measured
+    prompt: Option<u64>,
+    /// Tokens that a request generates, where a server was measured
+    output: Option<u64>,
+    /// Name and version of trainer or server
+    software: Option<String>,
+    /// Runs of one configuration are held out together; model, GPU and format where empty
+    configuration: Option<String>,
+    /// Bandwidth between nodes of one GPU in one direction
+    network_bytes_per_s: Option<f64>,
+    /// Reason why fits leave the run out; empty if they do not
+    unfitted: Option<String>,
 }
-
-/// A load of which no cell has been read.
-const NO_LOAD: Serving = Serving {
-    concurrency: 0,
-    prompt: 0,
-    output: 0,
-};
 
 /// Columns that every file has and every row fills.
 const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
 
 static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
-    let column = |name: &str, meaning: &str, content| Column {
-        name: name.to_owned(),
-        meaning: meaning.to_owned(),
-        allowed: allowed(&content),
-        content,
-    };
-    let mut columns = vec![
-        column(
-            "model",
-            "A preset, a `config.json` (its path relative to the file, or its object), or the architecture as JSON with the keys of `data/architectures`",
-            Content::Model,
-        ),
-        column(
-            "gpu",
-            "A GPU of `data/gpus`, or one that the file or `--model` describes",
-            Content::Gpu,
-        ),
-    ];
-    columns.extend(options());
-    columns.extend([
-        column(
-            "seconds",
-            "Wall time of the step, or of the measure",
-            Content::Real {
-                get: |run| Some(run.time.secs()),
-                set: |run, value| run.time = Seconds::from_secs(value),
-            },
-        ),
-        column(
-            "measure",
-            "What was timed: a step, the time to a first token or per further token of a request, a static batch from its prompts to its last token",
-            Content::Measure,
-        ),
-        column(
-            "concurrency",
-            "Requests in flight on all data-parallel ranks, where a server was measured",
-            Content::Load {
-                get: |load| load.concurrency,
-                set: |load, count| load.concurrency = count,
-            },
-        ),
-        column(
-            "prompt",
-            "Tokens of a prompt, where a server was measured",
-            Content::Load {
-                get: |load| load.prompt,
-                set: |load, count| load.prompt = count,
-            },
-        ),
-        column(
-            "output",
-            "Tokens that a request generates, where a server was measured",
-            Content::Load {
-                get: |load| load.output,
-                set: |load, count| load.output = count,
-            },
-        ),
-        column(
-            "software",
-            "Name and version of trainer or server",
-            Content::Text {
-                get: |run| Some(&run.software),
-                set: |run, text| run.software = text.to_owned(),
-            },
-        ),
-        column(
-            "configuration",
-            "Runs of one configuration are held out together; model, GPU and format where empty",
-            Content::Text {
-                get: |run| Some(&run.configuration),
-                set: |run, text| run.configuration = text.to_owned(),
-            },
-        ),
-        column(
-            "network_bytes_per_s",
-            "Bandwidth between nodes of one GPU in one direction",
-            Content::Real {
-                get: |run| run.network.map(BytesPerSecond::bytes_per_sec),
-                set: |run, value| run.network = Some(BytesPerSecond::from_bytes_per_sec(value)),
-            },
-        ),
-        column(
-            "unfitted",
-            "Reason why fits leave the run out; empty if they do not",
-            Content::Text {
-                get: |run| run.unfitted.as_deref(),
-                set: |run, text| run.unfitted = Some(text.to_owned()),
-            },
-        ),
-    ]);
+    let mut columns: Vec<Column> = columns::<Line>(false).collect();
+    let seconds = columns.iter().position(|column| column.name == "seconds");
+    let seconds = seconds.expect("a line has a time");
+    columns.splice(seconds..seconds, columns::<Workload>(true));
     columns
 });
 
-/// A column for each option of [`Workload`], with the documentation and the values of its field.
-fn options() -> impl Iterator<Item = Column> {
+/// A column for each field of a type, with its documentation and its values.
+fn columns<T: ToSchema>(is_option: bool) -> impl Iterator<Item = Column> {
     let schema = |schema| serde_json::to_value(schema).expect("a schema has only plain fields");
     let mut parts = Vec::new();
-    Workload::schemas(&mut parts);
+    T::schemas(&mut parts);
     let parts: BTreeMap<String, Value> = parts.into_iter().map(|(name, part)| (name, schema(part))).collect();
-    let fields = schema(Workload::schema())["properties"].take();
+    let fields = schema(T::schema())["properties"].take();
     let Value::Object(fields) = fields else {
-        unreachable!("a workload has fields");
+        unreachable!("the type has fields");
     };
     fields.into_iter().map(move |(name, field)| {
         let part = field["$ref"]
@@ -178,137 +90,119 @@ fn options() -> impl Iterator<Item = Column> {
             .and_then(|path| parts.get(path.rsplit('/').next()?));
         let part = part.unwrap_or(&field);
         let text = |of: &Value| of["description"].as_str().unwrap_or_default().replace('\n', " ");
-        let (kind, allowed) = match (part["type"].as_str(), &part["enum"]) {
+        // What a row need not have is of its type or null.
+        let kind = part["type"].as_array().map_or(&part["type"], |kinds| &kinds[0]);
+        let (kind, allowed) = match (kind.as_str(), &part["enum"]) {
             (Some("boolean"), _) => (Kind::Flag, "true or false".to_owned()),
             (Some("integer"), _) => {
-                let range = range(&name);
+                let range = range(&name, is_option);
                 (
                     Kind::Whole,
                     format!("a whole number from {} to {}", range.start(), range.end()),
                 )
             }
-            (Some("number"), _) => {
+            (Some("number"), _) if is_option => {
                 let allowed = format!("a number from {} to {}", part["minimum"], part["maximum"]);
                 (Kind::Real, allowed)
             }
+            (Some("number"), _) => (Kind::Real, "a number above 0".to_owned()),
             // Operators have more formats than workloads.
             _ if name == "dtype" => (Kind::Text, Dtype::ELEMENT_NAMES.join(", ")),
             (_, Value::Array(names)) => {
                 let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
                 (Kind::Text, names.join(", "))
             }
-            _ => (Kind::Text, text(part)),
+            _ if is_option => (Kind::Text, text(part)),
+            _ => (Kind::Text, allowed(&name)),
         };
         let meaning = text(&field);
         let sentence = meaning.split(". ").next().unwrap_or_default();
         Column {
             meaning: sentence.trim_end_matches('.').to_owned(),
             name,
+            kind,
             allowed,
-            content: Content::Workload(kind),
+            is_option,
         }
     })
 }
 
-/// The values of a whole number of the workload.
-fn range(name: &str) -> RangeInclusive<u64> {
-    Dimension::parse(name).map_or(0..=LARGEST, Dimension::range)
+/// The values of a whole number.
+fn range(name: &str, is_option: bool) -> RangeInclusive<u64> {
+    let least = u64::from(!is_option);
+    Dimension::parse(name).map_or(least..=LARGEST, Dimension::range)
 }
 
-/// What a cell may hold that is no option of the workload.
-fn allowed(content: &Content) -> String {
-    match content {
-        Content::Model => "a preset, a config.json or an architecture as JSON".to_owned(),
-        Content::Gpu => {
+/// What a text that is no option of the workload may be.
+fn allowed(name: &str) -> String {
+    match name {
+        "model" => "a preset, a config.json or an architecture as JSON".to_owned(),
+        "gpu" => {
             let names: Vec<&str> = Gpu::all().iter().map(|gpu| &*gpu.name).collect();
             let described = "or one that the file or --model describes";
             format!("{}, {described}", names.join(", "))
         }
-        Content::Measure => Measure::NAMES.join(", "),
-        Content::Text { .. } | Content::Workload(_) => "a text".to_owned(),
-        Content::Load { .. } => format!("a whole number from 1 to {LARGEST}"),
-        Content::Real { .. } => "a number above 0".to_owned(),
+        _ => "a text".to_owned(),
     }
 }
 
-/// A run as it is written: its architecture as text, and the options of its workload that are not their defaults.
-struct Written<'a> {
-    run: &'a Run,
-    model: String,
-    options: Value,
+/// A run as it is written, by column.
+fn written(run: &Run) -> Map<String, Value> {
+    let stated = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let line = Line {
+        model: model_text(&run.architecture),
+        gpu: run.gpu.name.clone(),
+        seconds: run.time.secs(),
+        measure: run.measure,
+        concurrency: run.serving.map(|load| load.concurrency),
+        prompt: run.serving.map(|load| load.prompt),
+        output: run.serving.map(|load| load.output),
+        software: stated(&run.software),
+        configuration: stated(&run.configuration),
+        network_bytes_per_s: run.network.map(BytesPerSecond::bytes_per_sec),
+        unfitted: run.unfitted.clone(),
+    };
+    let mut row = object(&line);
+    row.extend(object(&run.workload));
+    row
 }
 
-impl<'a> Written<'a> {
-    fn new(run: &'a Run) -> Self {
-        Self {
-            run,
-            model: model_text(&run.architecture),
-            options: serde_json::to_value(run.workload).expect("a workload has only plain fields"),
-        }
+/// The fields of a struct.
+fn object(of: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(of) {
+        Ok(Value::Object(fields)) => fields,
+        _ => unreachable!("it has only plain fields"),
     }
 }
 
 impl Column {
-    const fn kind(&self) -> Kind {
-        match self.content {
-            Content::Workload(kind) => kind,
-            Content::Model | Content::Gpu | Content::Measure | Content::Text { .. } => Kind::Text,
-            Content::Load { .. } => Kind::Whole,
-            Content::Real { .. } => Kind::Real,
-        }
-    }
-
-    /// What a run holds; `None` if the cell is null.
-    fn get<'a>(&self, written: &'a Written<'_>) -> Option<Cell<'a>> {
-        let run = written.run;
-        Some(match &self.content {
-            Content::Model => Cell::Text(&written.model),
-            Content::Gpu => Cell::Text(&run.gpu.name),
-            Content::Workload(_) => match written.options.get(&self.name)? {
-                Value::Bool(flag) => Cell::Flag(*flag),
-                Value::String(text) => Cell::Text(text),
-                number => match number.as_i64() {
-                    Some(count) => Cell::Whole(count),
-                    None => Cell::Real(number.as_f64()?),
-                },
+    /// What a row holds; `None` if the cell is null.
+    fn get<'a>(&self, row: &'a Map<String, Value>) -> Option<Cell<'a>> {
+        Some(match row.get(&self.name)? {
+            Value::Bool(flag) => Cell::Flag(*flag),
+            Value::String(text) => Cell::Text(text),
+            number => match number.as_i64() {
+                Some(count) => Cell::Whole(count),
+                None => Cell::Real(number.as_f64()?),
             },
-            Content::Measure => Cell::Text(run.measure.name()),
-            Content::Text { get, .. } => Cell::Text(get(run).filter(|text| !text.is_empty())?),
-            Content::Load { get, .. } => Cell::Whole(get(run.serving.as_ref()?) as i64),
-            Content::Real { get, .. } => Cell::Real(get(run)?),
         })
     }
 
-    /// Writes a cell to the run; `None` if the run may not hold its value.
-    fn set(&self, run: &mut Run, text: &str) -> Option<()> {
-        match &self.content {
-            Content::Model | Content::Gpu => {}
-            Content::Workload(kind) => {
-                let value = match kind {
-                    Kind::Flag => Value::Bool(text.to_lowercase().parse().ok()?),
-                    Kind::Whole => {
-                        let range = range(&self.name);
-                        Value::from(text.parse().ok().filter(|count| range.contains(count))?)
-                    }
-                    Kind::Real => Value::from(text.parse::<f64>().ok()?),
-                    Kind::Text => Value::from(text),
-                };
-                let mut options = serde_json::to_value(run.workload).ok()?;
-                options[&self.name] = value;
-                run.workload = serde_json::from_value(options).ok()?;
+    /// The value of a cell; `None` if the column holds no such value.
+    fn value(&self, text: &str) -> Option<Value> {
+        Some(match self.kind {
+            Kind::Flag => Value::Bool(text.to_lowercase().parse().ok()?),
+            Kind::Whole => {
+                let range = range(&self.name, self.is_option);
+                Value::from(text.parse().ok().filter(|count| range.contains(count))?)
             }
-            Content::Measure => run.measure = Measure::parse(text)?,
-            Content::Text { set, .. } => set(run, text),
-            Content::Load { set, .. } => {
-                let count = text.parse().ok().filter(|count| (1..=LARGEST).contains(count))?;
-                set(run.serving.get_or_insert(NO_LOAD), count);
+            Kind::Real => {
+                let value: f64 = text.parse().ok()?;
+                let is_held = self.is_option || (value > 0.0 && value.is_finite());
+                is_held.then(|| Value::from(value))?
             }
-            Content::Real { set, .. } => {
-                let value = text.parse().ok();
-                set(run, value.filter(|&value: &f64| value > 0.0 && value.is_finite())?);
-            }
-        }
-        Some(())
+            Kind::Text => Value::from(text),
+        })
     }
 
     fn refuse(&self, place: &str, value: impl fmt::Display) -> Error {
@@ -320,14 +214,11 @@ impl Column {
 pub fn columns_markdown() -> String {
     let mut table = "| column | meaning | holds |\n| --- | --- | --- |\n".to_owned();
     for Column {
-        name,
-        meaning,
-        allowed,
-        content,
+        name, meaning, allowed, ..
     } in COLUMNS.iter()
     {
-        let holds = match content {
-            Content::Model | Content::Gpu => "a text",
+        let holds = match name.as_str() {
+            "model" | "gpu" => "a text",
             _ => allowed,
         };
         let always = if NEEDED.contains(&name.as_str()) {
@@ -416,7 +307,7 @@ pub fn read_object(keys: &Map<String, Value>, place: &str, path: Option<&Path>) 
             Value::Null => String::new(),
             Value::String(text) => text.trim().to_owned(),
             Value::Bool(_) | Value::Number(_) => value.to_string(),
-            Value::Object(_) if matches!(column.content, Content::Model) => value.to_string(),
+            Value::Object(_) if column.name == "model" => value.to_string(),
             Value::Array(_) | Value::Object(_) => return Err(column.refuse(place, value)),
         };
         columns.push(column);
@@ -446,47 +337,66 @@ fn run(
     let (name, gpu) = (needed("model")?, needed("gpu")?);
     let gpu = gpus.find(gpu).map_err(|_| refused("gpu", gpu))?;
     let architecture = model(name, path)?.ok_or_else(|| refused("model", name))?;
-    let gpu = Cow::Owned(gpu.clone());
-    let mut run = Run::measured(gpu, architecture, Workload::train(1, 1), Seconds::ZERO);
-    for (column, text) in columns.iter().zip(cells) {
-        if !text.is_empty() && column.set(&mut run, text).is_none() {
-            return Err(refused(&column.name, text));
+    let mut workload = Workload::train(1, 1);
+    let (mut options, mut line) = (object(&workload), Map::new());
+    for (column, text) in columns.iter().zip(cells).filter(|(_, text)| !text.is_empty()) {
+        let refuse = || refused(&column.name, text);
+        let (name, value) = (column.name.clone(), column.value(text).ok_or_else(refuse)?);
+        if column.is_option {
+            options.insert(name, value);
+            workload = Workload::deserialize(&options).map_err(|_| refuse())?;
+        } else {
+            line.insert(name, value);
         }
     }
+    // All but names was judged by the kind of its column.
+    let line = Line::deserialize(&line);
+    let line = line.map_err(|_| refused("measure", stated("measure").unwrap_or_default()))?;
+    let load = [line.concurrency, line.prompt, line.output];
+    let is_served = load.iter().any(Option::is_some);
+    let [concurrency, prompt, output] = load.map(Option::unwrap_or_default);
     // What a request holds half way follows from its load.
-    match (run.workload.mode, run.serving) {
-        (Mode::Decode, Some(load)) if stated("context").is_none() => {
-            run.workload.context = load.prompt + load.output / 2;
-        }
-        (Mode::Prefill, Some(load)) if stated("seq").is_none() => run.workload.seq = load.prompt,
-        (Mode::Decode, _) => _ = needed("context")?,
-        (Mode::Train | Mode::Prefill, _) => _ = needed("seq")?,
+    match workload.mode {
+        Mode::Decode if is_served && stated("context").is_none() => workload.context = prompt + output / 2,
+        Mode::Prefill if is_served && stated("seq").is_none() => workload.seq = prompt,
+        Mode::Decode => _ = needed("context")?,
+        Mode::Train | Mode::Prefill => _ = needed("seq")?,
     }
-    let (mode, allowed) = match run.measure {
-        Measure::Step => (run.workload.mode, ""),
+    let (mode, allowed) = match line.measure {
+        Measure::Step => (workload.mode, ""),
         Measure::Ttft => (Mode::Prefill, "prefill, where a first token was timed"),
         Measure::Tpot => (Mode::Decode, "decode, where a further token was timed"),
         Measure::Batch => (Mode::Decode, "decode, where a static batch was timed"),
     };
-    if run.workload.mode != mode {
-        return Err(Error::field(place, "mode", run.workload.mode, allowed));
+    if workload.mode != mode {
+        return Err(Error::field(place, "mode", workload.mode, allowed));
     }
-    if run.serving.is_some() || run.measure != Measure::Step {
+    if is_served || line.measure != Measure::Step {
         for name in ["concurrency", "prompt", "output"] {
             needed(name)?;
         }
     }
-    run.workload
-        .validate(&run.architecture)
+    workload
+        .validate(&architecture)
         .map_err(|error| match error.field_error() {
             Some(at) => Error::field(place, &at.field, &at.value, &at.allowed),
             None => Error::bad_input(format!("{place}: {error}")),
         })?;
-    if stated("configuration").is_none() {
-        run.configuration = run.usual_configuration();
-    }
-    run.label = run.usual_label();
-    Ok(run)
+    let gpu = Cow::Owned(gpu.clone());
+    let usual = Run::measured(gpu, architecture, workload, Seconds::from_secs(line.seconds));
+    Ok(Run {
+        measure: line.measure,
+        serving: is_served.then_some(Serving {
+            concurrency,
+            prompt,
+            output,
+        }),
+        software: line.software.unwrap_or_default(),
+        network: line.network_bytes_per_s.map(BytesPerSecond::from_bytes_per_sec),
+        configuration: line.configuration.unwrap_or(usual.configuration),
+        unfitted: line.unfitted,
+        ..usual
+    })
 }
 
 /// The column of this name.
@@ -525,7 +435,7 @@ fn model_text(architecture: &Architecture) -> String {
 /// describes GPUs that `data/gpus` does not know.
 pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
     check_folder(path)?;
-    let written: Vec<Written<'_>> = runs.iter().map(Written::new).collect();
+    let written: Vec<Map<String, Value>> = runs.iter().map(written).collect();
     let cell = |column: usize, row: usize| COLUMNS[column].get(&written[row]);
     let content = match is_csv(path) {
         true => encode_csv(runs.len(), cell).map_err(|error| error.to_string()),
@@ -533,7 +443,7 @@ pub fn write_runs(path: &Path, runs: &[Run]) -> Result<()> {
             let gpus = runs.iter().map(|run| &*run.gpu);
             let fields = COLUMNS.iter().map(|column| Field {
                 name: &column.name,
-                kind: column.kind(),
+                kind: column.kind,
                 may_be_null: !NEEDED.contains(&column.name.as_str()),
             });
             let fields: Vec<Field<'_>> = fields.collect();
