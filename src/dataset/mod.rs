@@ -31,8 +31,8 @@ pub use import::{Filter, Source, Stated, import};
 pub use measured::{Cache, Measured, Role, SLOW_SUMS, Stop};
 pub use schema::{SCHEMA, columns_markdown};
 pub use select::{
-    AnchorChange, OWN_KERNELS, RESERVED, RunToRun, anchor_change, is_own_kernel, is_reserved, is_timing, run_to_run,
-    timings,
+    AnchorChange, Drift, OWN_KERNELS, RESERVED, RunToRun, anchor_change, drift, is_own_kernel, is_reserved, is_timing,
+    run_to_run, timings,
 };
 pub use split::{HeldOut, Key, draw, is_held_out, key};
 

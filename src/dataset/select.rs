@@ -84,20 +84,75 @@ pub struct RunToRun {
     pub p90: f64,
 }
 
+/// What a row of our own is a time of, on which GPU and stack.
+type Case<'a> = (Op, Cache, u32, bool, &'a str, &'a str);
+
+/// Why a row of our own was measured, and its case.
+fn case(row: &Row) -> Option<(Role, Case<'_>)> {
+    let about = row.measured.as_ref()?;
+    let (cache, rank, slow) = (about.cache, about.rank, about.has_slow_sums());
+    Some((about.role, (row.op, cache, rank, slow, &row.gpu, &row.stack)))
+}
+
+/// The times of every anchor, in the order of its visits.
+fn anchors(rows: &[Row]) -> HashMap<Case<'_>, Vec<f64>> {
+    let mut times: HashMap<_, Vec<f64>> = HashMap::new();
+    for row in rows {
+        if let Some((Role::Anchor, case)) = case(row) {
+            times.entry(case).or_default().push(row.time.secs());
+        }
+    }
+    times
+}
+
+/// Drift above which a run should not be trusted.
+const BAD_DRIFT: f64 = 0.02;
+
+/// Drift of a run: change in the time of anchors, the cases that are timed again and again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// Number of anchors.
+    pub anchors: usize,
+    /// Number of visits, the first included.
+    pub visits: usize,
+    /// Largest change of the median anchor against its first visit, relative and signed.
+    pub largest: f64,
+    /// Change at the last visit.
+    pub last: f64,
+}
+
+impl Drift {
+    /// Whether no model should be trained on this run.
+    pub fn is_bad(&self) -> bool {
+        self.largest.abs() > BAD_DRIFT
+    }
+}
+
+/// The drift of these rows; none without two visits.
+pub fn drift(rows: &[Row]) -> Option<Drift> {
+    let times = anchors(rows);
+    let visits = times.values().map(Vec::len).max()?;
+    let changes: Vec<f64> = (1..visits)
+        .filter_map(|visit| {
+            let ratios = times.values().filter_map(|times| Some(times.get(visit)? / times[0]));
+            median(ratios.collect()).map(|ratio| ratio - 1.0)
+        })
+        .collect();
+    let largest = changes.iter().max_by(|a, b| a.abs().total_cmp(&b.abs()));
+    Some(Drift {
+        anchors: times.len(),
+        visits,
+        largest: *largest?,
+        last: *changes.last()?,
+    })
+}
+
 /// The noise from run to run: every repeat against the first time of its case; `None` if nothing was repeated.
 pub fn run_to_run<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<RunToRun> {
     let (mut first, mut repeats) = (HashMap::new(), Vec::new());
     for row in rows {
-        let Some(about) = &row.measured else { continue };
-        let case = (
-            row.op,
-            about.cache,
-            about.rank,
-            about.has_slow_sums(),
-            &*row.gpu,
-            &*row.stack,
-        );
-        match about.role {
+        let Some((role, case)) = case(row) else { continue };
+        match role {
             Role::Plan | Role::Active => {
                 first.entry(case).or_insert(row.time);
             }
@@ -136,29 +191,9 @@ pub struct AnchorChange {
 /// The change of the anchors from the rows of one run to those of another on the same GPU and stack; none without a
 /// common anchor.
 pub fn anchor_change(earlier: &[Row], later: &[Row]) -> Option<AnchorChange> {
-    let medians = |rows: &[Row]| {
-        let mut times: HashMap<_, Vec<f64>> = HashMap::new();
-        for row in rows {
-            let Some(about) = &row.measured else { continue };
-            if about.role == Role::Anchor {
-                let case = (
-                    row.op,
-                    about.cache,
-                    about.rank,
-                    about.has_slow_sums(),
-                    row.gpu.clone(),
-                    row.stack.clone(),
-                );
-                times.entry(case).or_default().push(row.time.secs());
-            }
-        }
-        times
-            .into_iter()
-            .filter_map(|(case, times)| Some((case, median(times)?)))
-            .collect::<HashMap<_, _>>()
-    };
-    let (earlier, later) = (medians(earlier), medians(later));
-    let common = later.iter().filter_map(|(case, time)| Some(time / earlier.get(case)?));
+    let mut earlier = anchors(earlier);
+    let common = anchors(later).into_iter();
+    let common = common.filter_map(|(case, times)| Some(median(times)? / median(earlier.remove(&case)?)?));
     let ratios: Vec<f64> = common.collect();
     Some(AnchorChange {
         anchors: ratios.len(),

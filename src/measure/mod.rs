@@ -6,7 +6,6 @@ pub mod choices;
 pub mod cuda;
 pub mod describe;
 pub mod device;
-pub mod drift;
 pub mod format;
 pub mod journal;
 mod open;
