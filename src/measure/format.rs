@@ -1,11 +1,8 @@
 //! Conversion between numbers and the bits of a device's number formats.
 
 use crate::ops::Dtype;
+use float8::F8E4M3;
 use half::{bf16, f16};
-
-/// The largest number of E4M3 (OCP 8-bit floating point, 1.0), and the NaN.
-const LARGEST_FP8: f32 = 448.0;
-const NAN_FP8: u32 = 0x7f;
 
 /// Encodes a number into the low bits of the result, rounded to nearest even and saturated at the
 /// largest finite number; infinities stay, except in fp8, which has none and saturates.
@@ -20,15 +17,7 @@ pub fn encode(dtype: Dtype, value: f32) -> u32 {
     match dtype {
         Dtype::Fp16 => f16::from_f32(within(f16::MAX.to_f32())).to_bits().into(),
         Dtype::Bf16 => bf16::from_f32(within(bf16::MAX.to_f32())).to_bits().into(),
-        Dtype::Fp8 if value.is_nan() => NAN_FP8,
-        Dtype::Fp8 => {
-            let magnitude = value.abs().min(LARGEST_FP8);
-            // Below the least normal exponent the spacing stays that of the least normal number.
-            let exponent = ((magnitude.to_bits() >> 23) as i32 - 127).max(-6);
-            // Counting in spacings from the bottom of this exponent carries into the next one by itself.
-            let steps = (magnitude / power_of_two(exponent - 3)).round_ties_even() as u32;
-            ((value.to_bits() >> 24) & 0x80) | ((((exponent + 6) as u32) << 3) + steps)
-        }
+        Dtype::Fp8 => F8E4M3::from_f32(value).to_bits().into(),
         _ => value.to_bits(),
     }
 }
@@ -38,12 +27,7 @@ pub fn decode(dtype: Dtype, bits: u32) -> f32 {
     match dtype {
         Dtype::Fp16 => f16::from_bits(bits as u16).to_f32(),
         Dtype::Bf16 => bf16::from_bits(bits as u16).to_f32(),
-        Dtype::Fp8 if bits & 0x7f == NAN_FP8 => f32::NAN,
-        Dtype::Fp8 => {
-            let (sign, exponent) = (if bits & 0x80 == 0 { 1.0 } else { -1.0 }, (bits >> 3) & 0xf);
-            let hidden = if exponent == 0 { 0 } else { 8 };
-            sign * (hidden + (bits & 7)) as f32 * power_of_two(exponent.max(1) as i32 - 10)
-        }
+        Dtype::Fp8 => F8E4M3::from_bits(bits as u8).to_f32(),
         _ => f32::from_bits(bits),
     }
 }
@@ -51,11 +35,6 @@ pub fn decode(dtype: Dtype, bits: u32) -> f32 {
 /// Rounds a number to a format; tf32 is stored in 32 bits and rounded inside the GEMM.
 pub fn rounded(dtype: Dtype, value: f32) -> f32 {
     decode(dtype, encode(dtype, value))
-}
-
-/// `2^exponent` for exponents of normal numbers.
-fn power_of_two(exponent: i32) -> f32 {
-    f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
 #[cfg(test)]
@@ -77,6 +56,7 @@ mod tests {
             (Dtype::Fp8, 448.0, 0x7e),
             (Dtype::Fp8, -0.015_625, 0x88),
             (Dtype::Fp8, 1e9, 0x7e),
+            (Dtype::Fp8, f32::INFINITY, 0x7e),
             (Dtype::Fp32, 1.0, 0x3f80_0000),
         ] {
             assert_eq!(encode(dtype, value), bits, "{dtype:?} {value}");
