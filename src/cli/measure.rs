@@ -45,7 +45,6 @@ pub(super) fn run(args: &MeasureArgs, view: View) -> Result<Answer> {
         seed: args.seed,
         shard: args.shard.unwrap_or(Shard::WHOLE),
         strict: args.strict,
-        checked: args.checked.as_deref(),
     };
     let bar = progress_bar("measuring {bar:30} {pos}/{len}  {msg}");
     let mut watch = |event: &Event<'_>| {
@@ -126,10 +125,9 @@ fn show(event: &Event<'_>, bar: &ProgressBar) {
             };
             milestone(format!("going on after {rows} rows{torn}"));
         }
-        Event::Checked { verdict, kept } => {
+        Event::Checked { verdict } => {
             let right = verdict.paths.len() - verdict.wrong.len();
-            let when = if *kept { " (checked earlier)" } else { "" };
-            milestone(format!("{right} kernels and library paths agree with the CPU{when}"));
+            milestone(format!("{right} kernels and library paths agree with the CPU"));
             for lost in verdict.wrong.iter().chain(&verdict.missing) {
                 milestone(format!("not timed: {}: {}", lost.path, lost.reason));
             }

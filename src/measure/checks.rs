@@ -1,24 +1,17 @@
 //! How a run uses the checks of its device: a wrong or missing path is refused and named, many
 //! wrong ones end the run.
 
-use super::device::{Checks, Device, Identity};
+use super::device::{Checks, Device};
 use super::path::KernelPath;
-use crate::error::{Error, Result, read_text, write_atomically};
+use crate::error::{Error, Result};
 use crate::ops::{Dtype, OpKind};
-use crate::random::fnv1a;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 /// Largest share of wrong paths that a run goes on with; one is always allowed.
 const MOST_WRONG: f64 = 0.05;
 
-/// Version of the operators that are checked; a new one makes kept verdicts void.
-const CHECKS: u64 = 3;
-
 /// A path that is not timed, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// Kernel or library path.
     pub path: KernelPath,
@@ -27,8 +20,7 @@ pub struct Lost {
 }
 
 /// Outcome of the checks by path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Paths of which at least one result was compared.
     pub paths: BTreeSet<KernelPath>,
@@ -129,86 +121,16 @@ impl Verdict {
     }
 }
 
-/// Checks the device in these formats and makes it refuse what is wrong or missing; returns the
-/// verdict, and whether it was read from `kept`.
-///
-/// `kept` is the file of an earlier verdict: on the same device with the same libraries nothing is
-/// checked again; else the checks run, and the file is written.
+/// Checks the device in these formats and makes it refuse what is wrong or missing; returns the verdict.
 ///
 /// # Errors
 ///
-/// Fails where too many results are wrong, where the device is lost, and where the file is of
-/// something else.
-pub fn verify(
-    device: &mut dyn Device,
-    formats: &[Dtype],
-    strict: bool,
-    kept: Option<&Path>,
-) -> Result<(Verdict, bool)> {
-    let earlier = match kept {
-        Some(path) => Kept::read(path, device.identity(), formats)?,
-        None => None,
-    };
-    let is_kept = earlier.is_some();
-    let verdict = match earlier {
-        Some(verdict) => verdict,
-        None => {
-            let verdict = Verdict::of(&device.check(formats)?);
-            if let Some(path) = kept {
-                Kept::write(path, device.identity(), formats, &verdict)?;
-            }
-            verdict
-        }
-    };
+/// Fails where too many results are wrong, and where the device is lost.
+pub fn verify(device: &mut dyn Device, formats: &[Dtype], strict: bool) -> Result<Verdict> {
+    let verdict = Verdict::of(&device.check(formats)?);
     verdict.judge(&device.identity().gpu, strict)?;
     verdict.apply(device);
-    Ok((verdict, is_kept))
-}
-
-/// The file of a verdict.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
-    /// Digest of device, libraries, program and checks.
-    digest: String,
-    formats: BTreeSet<Dtype>,
-    verdict: Verdict,
-}
-
-impl Kept {
-    fn digest(identity: &Identity) -> String {
-        let identity = serde_json::to_string(identity).expect("an identity has only plain fields");
-        let text = format!("{} {CHECKS} {identity}", env!("CARGO_PKG_VERSION"));
-        format!("{:016x}", fnv1a(text.as_bytes()))
-    }
-
-    /// The verdict of a file; `None` if there is no file, or if it is of another device, other
-    /// libraries or fewer formats.
-    fn read(path: &Path, identity: &Identity, formats: &[Dtype]) -> Result<Option<Verdict>> {
-        if !path.exists() {
-            return Ok(None);
-        }
-        let kept: Self = serde_json::from_str(&read_text(path)?).map_err(|error| {
-            Error::field(
-                "command line",
-                "--checked",
-                format!("`{}` ({error})", path.display()),
-                "a file that `measure --checked` wrote, or a new one",
-            )
-        })?;
-        let is_same = kept.digest == Self::digest(identity) && formats.iter().all(|dtype| kept.formats.contains(dtype));
-        Ok(is_same.then_some(kept.verdict))
-    }
-
-    fn write(path: &Path, identity: &Identity, formats: &[Dtype], verdict: &Verdict) -> Result<()> {
-        let kept = Self {
-            digest: Self::digest(identity),
-            formats: formats.iter().copied().collect(),
-            verdict: verdict.clone(),
-        };
-        let text = serde_json::to_string_pretty(&kept).expect("a verdict has only plain fields");
-        write_atomically(path, format!("{text}\n").as_bytes())
-    }
+    Ok(verdict)
 }
 
 #[cfg(test)]
@@ -293,41 +215,16 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_verdict_holds_for_the_same_device_libraries_and_formats() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("checked.json");
-        let device = |stack: &str| {
-            Scripted::new(Script {
-                stack: stack.to_owned(),
-                wrong: 1,
-                ..Script::default()
-            })
-        };
-        let verify = |stack: &str, formats: &[Dtype]| {
-            let mut device = device(stack);
-            let (verdict, kept) = verify(&mut device, formats, false, Some(&file)).unwrap();
-            assert_eq!(verdict.wrong.len(), 1);
-            let wrong = &verdict.wrong[0];
-            let softmax = Op::Memory(Memory {
-                kind: MemoryKind::Softmax,
-                rows: 64,
-                cols: 64,
-                pass: Pass::Forward,
-                dtype: Dtype::Bf16,
-            });
-            assert_eq!(wrong.path, KernelPath::of(&softmax));
-            let refusal = device.refuses(&softmax).unwrap();
-            assert!(refusal.contains("is off by"), "{refusal}");
-            kept
-        };
-        assert!(!verify("one", &[Dtype::Bf16]));
-        assert!(verify("one", &[Dtype::Bf16]));
-        assert!(!verify("one", &[Dtype::Bf16, Dtype::Fp32]));
-        assert!(verify("one", &[Dtype::Bf16]));
-        assert!(!verify("two", &[Dtype::Bf16]));
-        std::fs::write(&file, "{}").unwrap();
-        let refused = super::verify(&mut device("one"), &[], false, Some(&file));
-        let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("`--checked` is `") && refused.contains("or a new one"));
+    fn a_wrong_path_is_refused_with_its_reason() {
+        let mut device = Scripted::new(Script {
+            wrong: 1,
+            ..Script::default()
+        });
+        let verdict = verify(&mut device, &[Dtype::Bf16], false).unwrap();
+        let softmax = Op::Memory(Memory::forward(MemoryKind::Softmax, 64, 64, Dtype::Bf16));
+        assert_eq!(verdict.wrong.len(), 1);
+        assert_eq!(verdict.wrong[0].path, KernelPath::of(&softmax));
+        let refusal = device.refuses(&softmax).unwrap();
+        assert!(refusal.contains("is off by"), "{refusal}");
     }
 }

@@ -2,13 +2,11 @@
 //! wrong together.
 
 use crate::ops::{Dtype, Gemm, Layout, MemoryKind, Op, OpKind, Pass};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// A kernel or library path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KernelPath {
     /// A matrix product.
     Gemm {

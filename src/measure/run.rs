@@ -44,8 +44,6 @@ pub struct Options<'a> {
     pub shard: Shard,
     /// Whether one wrong path ends the run.
     pub strict: bool,
-    /// File of the verdict on this device and its libraries, which spares the checks.
-    pub checked: Option<&'a Path>,
 }
 
 /// Progress of a run.
@@ -55,8 +53,6 @@ pub enum Event<'a> {
     Checked {
         /// What the comparison says.
         verdict: &'a Verdict,
-        /// Whether an earlier run made it.
-        kept: bool,
     },
     /// The device was probed for the rates that sizes follow from.
     Probed,

@@ -89,7 +89,6 @@ impl<'a> Setting<'a> {
             seed: self.seed,
             shard: self.shard,
             strict: self.strict,
-            checked: None,
         };
         let mut rows = 0;
         let mut watch = |event: &Event<'_>| {

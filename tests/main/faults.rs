@@ -142,7 +142,6 @@ mod inside {
             seed: 0,
             shard: Shard::WHOLE,
             strict: false,
-            checked: None,
         };
         let outcome = measure(&mut device, &options, &mut |_| ControlFlow::Continue(()))?;
         let rows = dataset::read(&out).unwrap();

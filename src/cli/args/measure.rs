@@ -26,7 +26,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "FILE.parquet")]
     pub out: PathBuf,
     /// Time nothing: ask the library which kernel it puts first for so many GEMMs, and write these answers to --out.
-    #[arg(long, value_name = "SHAPES", conflicts_with_all = ["shard", "strict", "checked"],
+    #[arg(long, value_name = "SHAPES", conflicts_with_all = ["shard", "strict"],
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub choices: Option<u64>,
     /// Threads of --choices, each with a handle of the library [default: the processor's cores less one, at most 8].
@@ -45,10 +45,6 @@ pub struct MeasureArgs {
     /// costs its rows, is named in the report, and the exit code is 1.
     #[arg(long)]
     pub strict: bool,
-    /// Skip the checks if this file says that they have run on this GPU with these libraries; else
-    /// check and write it.
-    #[arg(long, value_name = "FILE.json")]
-    pub checked: Option<PathBuf>,
     /// Equal plans and seeds give equal cases in equal order.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

@@ -45,11 +45,8 @@ pub fn prepare<'a>(
         });
     }
     let formats: Vec<_> = plan.dtypes.iter().map(|&(dtype, _)| dtype).collect();
-    let (verdict, kept) = verify(device, &formats, options.strict, options.checked)?;
-    let _ = watch(&Event::Checked {
-        verdict: &verdict,
-        kept,
-    });
+    let verdict = verify(device, &formats, options.strict)?;
+    let _ = watch(&Event::Checked { verdict: &verdict });
     // A wrong or missing path keeps its share of the plan, so that each of its cases is refused with
     // the reason.
     let is_lost = |op: &Op| verdict.has_lost(KernelPath::of(op));
