@@ -67,15 +67,15 @@ struct Line {
 const NEEDED: [&str; 5] = ["model", "gpu", "mode", "batch", "seconds"];
 
 static COLUMNS: LazyLock<Vec<Column>> = LazyLock::new(|| {
-    let mut columns: Vec<Column> = columns::<Line>(false).collect();
+    let mut columns: Vec<Column> = columns_for::<Line>(false).collect();
     let seconds = columns.iter().position(|column| column.name == "seconds");
     let seconds = seconds.expect("a line has a time");
-    columns.splice(seconds..seconds, columns::<Workload>(true));
+    columns.splice(seconds..seconds, columns_for::<Workload>(true));
     columns
 });
 
 /// A column for each field of a type, with its documentation and its values.
-fn columns<T: ToSchema>(is_option: bool) -> impl Iterator<Item = Column> {
+fn columns_for<T: ToSchema>(is_option: bool) -> impl Iterator<Item = Column> {
     let schema = |schema| serde_json::to_value(schema).expect("a schema has only plain fields");
     let mut parts = Vec::new();
     T::schemas(&mut parts);
