@@ -111,7 +111,6 @@ fn learned(device: &mut dyn Device, folder: &Path, budget: Duration) -> Result<P
         seed: 0,
         shard: Shard::WHOLE,
         strict: false,
-        checked: None,
     };
     // A slow machine, or one that others use, takes the time again until there is enough to learn from.
     let measured = loop {

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::measure::device::{Checked, NotRun};
     use crate::measure::scripted::{Script, Scripted};
-    use crate::ops::{Attention, Gemm, Layout, Memory, MemoryKind, Op, Pass};
+    use crate::ops::{Attention, Gemm, Layout, Memory, MemoryKind, Op};
 
     fn check(op: Op, name: &str, error: f64) -> Checked {
         Checked {
