@@ -135,11 +135,9 @@ fn compared<P: Borrow<Predictor>>(
         let gpu = match Gpu::find(name) {
             Ok(gpu) => gpu.clone(),
             // A file may describe it.
-            Err(_) => {
-                let found = predictor(&on(name, target))?;
-                let found: &Predictor = found.borrow();
-                found.gpu().clone()
-            }
+            Err(_) => Borrow::<Predictor>::borrow(&predictor(&on(name, target))?)
+                .gpu()
+                .clone(),
         };
         if gpus.iter().all(|(_, known)| known.name != gpu.name) {
             gpus.push((name.to_owned(), gpu));

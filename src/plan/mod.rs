@@ -344,11 +344,10 @@ fn refusal(predictor: &Predictor, arch: &Architecture, query: &Query, legal: &[W
             let near = |count: u64| {
                 (1..=NEAR).flat_map(move |apart| [count.saturating_sub(apart).max(1), (count + apart).min(MOST_GPUS)])
             };
-            // As many sequences on each GPU leave any layout open; no more than a tenth farther.
-            let even = (global_batch + gpus / 2) / gpus * gpus;
-            let even = Some(even).filter(|even| 10 * even.abs_diff(*global_batch) <= *global_batch);
-            let mut batches = even.into_iter().chain(near(*global_batch));
-            let batch = batches.find(|&batch| divides(*gpus, batch));
+            // As many sequences on each GPU leave any layout open; those within a tenth come first.
+            let tenth = near(*global_batch).take(*global_batch as usize / 5);
+            let even = tenth.filter(|batch| batch.is_multiple_of(*gpus));
+            let batch = even.chain(near(*global_batch)).find(|&batch| divides(*gpus, batch));
             let batch = batch.map(|batch| {
                 let tokens = batch * query.workload.seq;
                 format!("a `global_batch` of {batch} sequences ({tokens} tokens)")

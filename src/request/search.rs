@@ -16,7 +16,6 @@ use crate::search::goal::{Goal, Objective};
 use crate::search::shape::{Count, Fixed};
 use crate::search::{self, Free, Life, Method, PARAMETERS, Request};
 use crate::units::Seconds;
-use std::iter;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
@@ -284,10 +283,10 @@ impl SearchRequest {
             let allowed = "nothing beside a budget in US dollars; one in GPU-hours holds on every GPU";
             return Err(Error::field("search", "also_gpus", "given", allowed));
         }
-        let serves = self.serve_gpu.as_deref().map(Gpu::find).transpose()?;
         let of = |gpu: &Gpu| self.usd_per_gpu_hour.as_ref().and_then(|prices| prices.of(gpu));
-        if let Some(prices) = &self.usd_per_gpu_hour {
-            prices.check("search", &Vec::from_iter(iter::once(gpu).chain(serves)))?;
+        // Those of a service are checked beside its GPU.
+        if let (Some(prices), None) = (&self.usd_per_gpu_hour, self.serve) {
+            prices.check("search", &[gpu])?;
         }
         of(gpu).ok_or_else(|| {
             let allowed = format!("the price of {}, which a budget in US dollars is spent at", gpu.name);

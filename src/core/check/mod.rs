@@ -130,19 +130,17 @@ pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Res
     let mut remedies: Vec<_> = findings.iter().map(|finding| fixer.remedy(finding)).collect();
     let together = fixer.together();
     if let Some(fix) = &together {
-        let fixed = |finding: &Finding| fix.fixes.iter().any(|rule| rule.id == finding.rule.id);
-        let fixed = findings.iter().map(fixed);
-        let mut of_fixed: Vec<_> = remedies.iter_mut().zip(fixed).filter(|(_, fixed)| *fixed).collect();
+        let is_fixed = |finding: &Finding| fix.fixes.iter().any(|rule| rule.id == finding.rule.id);
+        let both = findings.iter().zip(&mut remedies);
+        let fixed = Vec::from_iter(both.filter(|(finding, _)| is_fixed(finding)).map(|(_, remedy)| remedy));
         // A farther shape is faster than the near ones of each rule.
-        if of_fixed
+        if fixed
             .iter()
-            .all(|(remedy, _)| matches!(remedy, Some(Remedy::NotFaster { .. })))
+            .all(|remedy| matches!(remedy, Some(Remedy::NotFaster { .. })))
         {
-            for (remedy, _) in &mut of_fixed {
-                **remedy = Some(Remedy::Fixed {
-                    nearest: Box::new(fix.clone()),
-                    faster: None,
-                });
+            for remedy in fixed {
+                let nearest = Box::new(fix.clone());
+                *remedy = Some(Remedy::Fixed { nearest, faster: None });
             }
         }
     }

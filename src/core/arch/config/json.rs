@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> Result<String> {
         return Err(no_json(&place, kind));
     }
     let bytes = read_bytes(path, MOST)?;
-    String::from_utf8(bytes).map_err(|_| no_json(&place, OTHER_TEXT))
+    String::from_utf8(bytes).map_err(|_| no_json(&place, "text in another encoding than UTF-8"))
 }
 
 /// The value of a text; Python writes `Infinity` and `NaN`, which are read as words.
@@ -39,8 +39,6 @@ fn no_json(place: &str, kind: &str) -> Error {
         "{place}: is {kind}, no JSON; a Hugging Face config.json is wanted"
     ))
 }
-
-const OTHER_TEXT: &str = "text in another encoding than UTF-8";
 
 /// What begins so and is no JSON.
 fn kind(bytes: &[u8]) -> Option<&'static str> {
