@@ -190,12 +190,22 @@ impl Gpu {
             dtype,
             Dtype::Tf32 | Dtype::Bf16 | Dtype::Fp16 | Dtype::W8a16 | Dtype::W4a16 | Dtype::Fp8 | Dtype::Fp8Block
         );
+        sums_wide && self.is_of_graphics_die(600.0)
+    }
+
+    /// Whether its memory is GDDR: its units are half as wide as those of the HBM parts of its generation, or less.
+    pub fn has_graphics_memory(&self) -> bool {
+        self.is_of_graphics_die(1200.0)
+    }
+
+    /// Whether a multiprocessor does fewer 16-bit FLOPs than these a clock, in a generation whose HBM parts do 2,048 and more.
+    fn is_of_graphics_die(&self, most: f64) -> bool {
         let is_known = matches!(
             self.generation,
             Generation::Ampere | Generation::Ada | Generation::Blackwell
         );
         let cycles = self.sm_count() as f64 * self.clock().hertz();
-        sums_wide && is_known && self.nearest_peak(Dtype::Fp16).flops_per_sec() < 600.0 * cycles
+        is_known && self.nearest_peak(Dtype::Fp16).flops_per_sec() < most * cycles
     }
 
     /// Capacity of the device memory: what CUDA reports of it, where that is known.

@@ -540,7 +540,7 @@ impl Predictor {
                     time = assume::towards_roofline(&self.gpu, op, time, own.half_width);
                     own.half_width = assume::GUESS;
                 }
-                let time = model.reached(op, time, self.gpu.bandwidth());
+                let time = model.reached(op, time, &self.gpu);
                 let time = match (op, self.peak_shares) {
                     (Op::Gemm(gemm), Some(shares)) if gemm.dtype.size() == 2 => {
                         time.max(op.flops() / (self.gpu.nearest_peak(gemm.dtype) * shares.of(gemm)))
