@@ -271,8 +271,6 @@ pub struct Comparison {
 #[derive(Clone, Debug)]
 pub struct Ensemble {
     laws: Vec<Law>,
-    /// The member of each law.
-    names: Vec<String>,
     /// The fit of each member with its name.
     pub fits: Vec<(String, Law)>,
 }
@@ -282,28 +280,10 @@ impl Ensemble {
     pub fn new(members: &[Member]) -> Self {
         Self {
             laws: members.iter().flat_map(|member| member.draws.clone()).collect(),
-            names: members
-                .iter()
-                .flat_map(|member| vec![member.name.clone(); member.draws.len()])
-                .collect(),
             fits: members
                 .iter()
                 .map(|member| (member.name.clone(), member.draws[0].clone()))
                 .collect(),
-        }
-    }
-
-    /// The members of this name alone.
-    #[must_use]
-    pub fn only(&self, name: &str) -> Self {
-        let laws = self.laws.iter().zip(&self.names);
-        let laws = laws.filter(|(_, member)| *member == name);
-        let (laws, names) = laws.map(|(law, name)| (law.clone(), name.clone())).unzip();
-        let fits = self.fits.iter().filter(|(member, _)| member == name);
-        Self {
-            laws,
-            names,
-            fits: fits.cloned().collect(),
         }
     }
 

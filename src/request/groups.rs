@@ -8,7 +8,7 @@ pub const GROUPS: [Group; 7] = [
     (
         "Model",
         "m n k params like from active_params layers hidden heads kv_heads head_dim d_ff vocab",
-        "batch_count layout value_dim window mlp count tolerance experts top_k shared_experts dense_layers window_layers linear_share linear \
+        "batch_count layout value_dim window mlp count tolerance experts top_k shared_experts dense_layers window_layers linear_share linear tied_embeddings \
          kv_lora_rank dims",
     ),
     (

@@ -55,7 +55,8 @@ pub struct SearchRequest {
     /// to reach [default: 20 a parameter].
     #[arg(long, value_name = "COUNT")]
     pub tokens: Option<Tokens>,
-    /// Loss to reach for the objective train-time, in nats per token on the scale of the law gemstones-annealed.
+    /// Loss to reach for the objective train-time, in nats per token on the scale of the law gemstones-annealed; other
+    /// laws take what they say of the usual model that has it after 20 tokens a parameter.
     #[arg(long, value_name = "NATS")]
     pub target_loss: Option<TargetLoss>,
     /// Tokens that the model generates after its training, such as `2T tokens/year for 2 years`: budget and time are then those of
@@ -107,6 +108,9 @@ pub struct SearchRequest {
     /// Tokens of the vocabulary, which the search pads [default: as in like or the model that is compared with, else 128256, or 49152 below 300M parameters].
     #[arg(long, value_name = "V")]
     pub vocab: Option<Size>,
+    /// Whether head and embedding are one matrix [default: as in like, else true below 4.2B parameters].
+    #[arg(long, value_name = "BOOL", visible_alias = "tie-word-embeddings")]
+    pub tied_embeddings: Option<bool>,
     /// Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages up to 8, the share of
     /// layers with a sliding window or with linear attention, latent attention; the fastest of each kind of attention is in the
     /// answer.
@@ -345,6 +349,10 @@ impl SearchRequest {
         let mut request = Sizes::fixed(gpu, |sizes| self.base(like, gpu, sizes))?;
         if let Some(kind) = self.mlp {
             request.base.mlp.kind = kind;
+        }
+        if let Some(tied) = self.tied_embeddings {
+            request.base.tied_embeddings = tied;
+            request.tied_embeddings = Some(tied);
         }
         let whole_groups = self.export && !groups_can_be_written(&request.base)?;
         request.fixed.kv_group = whole_groups.then_some(1);

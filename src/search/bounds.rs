@@ -92,10 +92,18 @@ named_enum! {
     }
 }
 
+/// `ln` of the distance from a limit below which a shape lies at it: about a step of the lattice.
+const AT_LIMIT: f64 = 0.005;
+
 /// Query heads that divide by this can be spread over the GPUs of a usual node.
 pub const WHOLE_HEADS: u64 = 8;
 
 impl Quantity {
+    /// Whether it is a proportion of the model, not what kernels and ranks ask of sizes.
+    fn is_proportion(self) -> bool {
+        ![Self::Heads, Self::HeadDim, Self::VocabPadding].contains(&self)
+    }
+
     /// Its value; `vocab` is the vocabulary asked for, before padding. `None` if the architecture has no such part.
     fn of(self, arch: &Architecture, vocab: u64) -> Option<f64> {
         let (hidden, kind) = (arch.hidden as f64, arch.mlp.kind);
@@ -220,9 +228,8 @@ impl Bounds {
     /// Lets the proportions reach those of the model that the search is like; not what kernels and ranks ask of sizes.
     pub fn reach(&mut self, model: &Architecture) {
         for held in &mut self.bounds {
-            let of_kernels = [Quantity::Heads, Quantity::HeadDim, Quantity::VocabPadding];
-            let is_proportion = !of_kernels.contains(&held.bound.name);
-            held.own = held.bound.name.of(model, self.vocab).filter(|_| is_proportion);
+            let name = held.bound.name;
+            held.own = name.of(model, self.vocab).filter(|_| name.is_proportion());
         }
     }
 
@@ -272,6 +279,20 @@ impl Bounds {
             .filter_map(|bound| Some((bound, bound.name.of(arch, self.vocab)?)))
             .filter(|(bound, value)| !inside(bound.usual, *value) || !bound.offers(*value))
             .collect()
+    }
+
+    /// Proportions that a limit in force stops where relaxing would go further, with that limit.
+    pub fn stopping(&self, arch: &Architecture) -> Vec<(Quantity, f64)> {
+        let stops = |held: &Held| {
+            let bound = held.bound;
+            let value = bound.name.of(arch, self.vocab).filter(|_| bound.name.is_proportion())?;
+            let ends = held.limits().into_iter().zip(bound.widest);
+            let is_passable = |(limit, widest): &(f64, f64)| limit != widest && *limit != bound.centre;
+            let mut passable = ends.filter(is_passable);
+            let (limit, _) = passable.find(|(limit, _)| (value / limit).ln().abs() < AT_LIMIT)?;
+            Some((bound.name, limit))
+        };
+        self.bounds.iter().filter_map(stops).collect()
     }
 
     /// How far a shape is from where models are built today: root mean square over the bounds of the logarithmic
@@ -401,6 +422,17 @@ mod tests {
         assert!(bounds.distance(llama) < bounds.distance(&thin));
         assert!(bounds.outside(llama).is_empty());
         assert!(!bounds.outside(&thin).is_empty());
+    }
+
+    #[test]
+    fn a_limit_that_stops_a_shape_is_named() {
+        let llama = &Preset::find("llama-2-7b").unwrap().architecture;
+        let bounds = |relaxed: &[Quantity]| Bounds::new(6.7e9, llama, 32000, relaxed);
+        assert_eq!(bounds(&[]).stopping(llama), []);
+        let mut thin = llama.clone();
+        thin.mlp.d_ff = llama.hidden * 5 / 2;
+        assert_eq!(bounds(&[]).stopping(&thin), [(Quantity::FfnRatioGated, 2.5)]);
+        assert_eq!(bounds(&[Quantity::FfnRatioGated]).stopping(&thin), []);
     }
 
     #[test]

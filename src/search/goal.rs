@@ -37,6 +37,12 @@ pub const ABSOLUTE_LAW: &str = "gemstones-annealed";
 /// The law of what is known as compute-optimal.
 pub const CHINCHILLA: &str = "hoffmann";
 
+/// Tokens a parameter of the model by which a loss is carried from [`ABSOLUTE_LAW`] to the others.
+const ANCHORED: f64 = 20.0;
+
+/// `ln` of the parameters that such a model is looked for between.
+const LN_ANCHORS: [f64; 2] = [14.0, 34.0];
+
 /// `ln` of the tokens for a loss which no number of tokens reaches.
 const OUT_OF_REACH: f64 = 60.0;
 
@@ -69,7 +75,8 @@ pub struct Goal {
     pub usd: Option<f64>,
     /// Tokens: that every shape is trained on, or after which the baseline has the loss to reach.
     pub tokens: Option<f64>,
-    /// The loss to reach, nats per token on the scale of [`ABSOLUTE_LAW`].
+    /// The loss to reach, nats per token on the scale of [`ABSOLUTE_LAW`]: by each law that of the usual model which has this loss by that
+    /// one after [`ANCHORED`] tokens a parameter.
     pub target_loss: Option<f64>,
 }
 
@@ -181,12 +188,14 @@ impl Entry<'_> {
 pub struct Yardstick {
     model: &'static Model,
     goal: Goal,
-    ensemble: Ensemble,
+    ensemble: &'static Ensemble,
     /// Each law's fit with its weight: every data set counts alike.
     fits: Vec<(String, Law, f64)>,
     reference: Profile,
     /// What the terms beside the laws cost the baseline, in nats.
     of_reference: f64,
+    /// The model whose loss is to be reached, where a loss is.
+    anchor: Option<Size>,
     vocab: u64,
     /// GPU time of a token at cost 0.
     per_token: Seconds,
@@ -196,20 +205,18 @@ impl Yardstick {
     /// That of a request whose costs are relative to `per_token`.
     pub fn new(request: &Request, goal: Goal, per_token: Seconds) -> Self {
         let model = Model::get();
-        let ensemble = match goal.target_loss {
-            Some(_) => model.sizes.only(ABSOLUTE_LAW),
-            None => model.sizes.clone(),
-        };
-        let fits = ensemble.weighted();
+        let fits = model.sizes.weighted();
         let fits = fits.map(|(name, law, weight)| (name.clone(), law.clone(), weight));
+        let fits: Vec<_> = fits.collect();
         let reference = Profile::of(&request.baseline, request.vocab, request.workload.linear_dtype());
         Self {
-            fits: fits.collect(),
             of_reference: model.middle_cost(&reference),
+            anchor: goal.target_loss.map(|loss| anchor(&fits, loss, request.vocab)),
+            fits,
             reference,
             vocab: request.vocab,
             model,
-            ensemble,
+            ensemble: &model.sizes,
             goal,
             per_token,
         }
@@ -248,13 +255,7 @@ impl Yardstick {
 
     /// [`Self::score`] of a model of so many parameters in usual proportions; infinite where it cannot be reached.
     pub fn usual_score(&self, parameters: f64, cost: f64, serving: Seconds) -> f64 {
-        let width = (parameters * USUAL_RATIO / 12.0).cbrt();
-        let size = Size {
-            layers: width / USUAL_RATIO,
-            width,
-            blocks: parameters,
-            embeddings: 2.0 * self.vocab as f64 * width,
-        };
+        let size = usual_size(parameters, self.vocab);
         self.score_of(&size, 0.0, cost, serving, f64::INFINITY)
     }
 
@@ -284,10 +285,10 @@ impl Yardstick {
 
     /// Tokens until a shape has the loss to reach; `of_reference` is what the terms cost the baseline.
     fn tokens_to_target(&self, law: &Law, size: &Size, cost: f64, of_reference: f64) -> f64 {
-        let target = self.goal.target_loss.unwrap_or_else(|| {
-            let tokens = self.goal.tokens.unwrap_or(0.0);
-            law.loss(&self.reference.size, tokens) + of_reference
-        });
+        let target = match &self.anchor {
+            Some(anchor) => law.loss(anchor, ANCHORED * anchor.parameters()),
+            None => law.loss(&self.reference.size, self.goal.tokens.unwrap_or(0.0)) + of_reference,
+        };
         law.tokens(target - cost - law.floor(size))
     }
 
@@ -406,6 +407,35 @@ impl Yardstick {
     }
 }
 
+/// A model of so many parameters in its layers, in usual proportions.
+fn usual_size(parameters: f64, vocab: u64) -> Size {
+    let width = (parameters * USUAL_RATIO / 12.0).cbrt();
+    Size {
+        layers: width / USUAL_RATIO,
+        width,
+        blocks: parameters,
+        embeddings: 2.0 * vocab as f64 * width,
+    }
+}
+
+/// The usual model that has a loss by [`ABSOLUTE_LAW`] after [`ANCHORED`] tokens a parameter, or the largest one.
+fn anchor(fits: &[(String, Law, f64)], loss: f64, vocab: u64) -> Size {
+    let laws = || fits.iter().filter(|(name, ..)| name == ABSOLUTE_LAW);
+    let reached = |size: &Size| {
+        let losses = laws().map(|(_, law, _)| law.loss(size, ANCHORED * size.parameters()));
+        losses.sum::<f64>() / laws().count() as f64
+    };
+    let [mut low, mut high] = LN_ANCHORS;
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        match reached(&usual_size(middle.exp(), vocab)) > loss {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    usual_size(high.exp(), vocab)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,7 +480,7 @@ mod tests {
         assert_eq!(laws, ["epoch", "gemstones-annealed", "hoffmann", "morph"]);
     }
 
-    /// The time to the loss that a budget reaches is that budget.
+    /// By every law a usual model reaches its own loss after its own tokens; the time to the loss that a budget reaches is that budget.
     #[test]
     fn the_time_to_a_loss_is_the_budget_that_reaches_it() {
         let request = request();
@@ -461,20 +491,30 @@ mod tests {
             half_widths: [0.0; 2],
             serving: None,
         };
-        let loss = Yardstick::new(&request, hours(1000.0), Seconds::from_secs(1e-4));
-        let reached = loss.outcomes(&[entry()], true).0[0].losses[ABSOLUTE_LAW];
-        let goal = Goal {
-            objective: Objective::TrainTime,
-            gpu_time: None,
-            usd: None,
-            tokens: None,
-            target_loss: Some(reached),
+        let budget = Yardstick::new(&request, hours(1000.0), Seconds::from_secs(1e-4));
+        let reached = budget.outcomes(&[entry()], true).0[0].losses[ABSOLUTE_LAW];
+        let to = |loss| {
+            let goal = Goal {
+                objective: Objective::TrainTime,
+                gpu_time: None,
+                usd: None,
+                tokens: None,
+                target_loss: Some(loss),
+            };
+            Yardstick::new(&request, goal, Seconds::from_secs(1e-4))
         };
-        let time = Yardstick::new(&request, goal, Seconds::from_secs(1e-4));
-        let (outcomes, _) = time.outcomes(&[entry()], true);
-        let hours = outcomes[0].gpu_time.unwrap().secs() / 3600.0;
-        // Two forms of one law, whose mean loss was taken.
+        let time = to(reached);
+        let anchor = time.anchor.unwrap();
+        for (name, law, _) in &time.fits {
+            let tokens = time.tokens_to_target(law, &anchor, 0.0, 0.0);
+            assert!(
+                (tokens / anchor.parameters() / ANCHORED - 1.0).abs() < 1e-6,
+                "{name} {tokens:e}"
+            );
+        }
+        let hours = time.outcomes(&[entry()], true).0[0].gpu_time.unwrap().secs() / 3600.0;
         assert!((hours / 1000.0 - 1.0).abs() < 0.05, "{hours}");
+        assert_eq!(to(1.0).usual_score(3e11, 0.0, Seconds::ZERO), f64::INFINITY);
     }
 
     /// The loss to reach is the baseline's own, what the terms beside the laws say of its experts included.

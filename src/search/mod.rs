@@ -172,6 +172,8 @@ pub struct Recommendation {
     pub findings: Vec<Finding>,
     /// Bounds it leaves because they were relaxed: name, value and the usual limits.
     pub outside: Vec<(Quantity, f64, [f64; 2])>,
+    /// Bounds that stop it where they could be relaxed, with the limit.
+    pub stopping: Vec<(Quantity, f64)>,
     /// Its loss against the baseline's proportions at equal parameters and tokens.
     pub loss: Comparison,
     /// GPU time of training to the loss that the baseline's proportions have at equal parameters, over the time that they
@@ -559,6 +561,7 @@ impl Judge<'_> {
                 .into_iter()
                 .map(|(bound, value)| (bound.name, value, bound.usual))
                 .collect(),
+            stopping: space.bounds.stopping(&architecture),
             step: estimate_step(self.predictor, &architecture, &workload)?,
             ranked,
             workload,

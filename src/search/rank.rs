@@ -48,6 +48,9 @@ pub struct Nearest {
 /// where a larger one leaves too few.
 const APART: [f64; 4] = [0.1, 0.05, 0.02, 0.0];
 
+/// Shapes of an answer that those of a shorter one are the first of.
+const USUAL_TOP: usize = 10;
+
 /// Shapes that are looked through for each that is wanted, by a goal.
 const MOST_COPIES: usize = 50;
 
@@ -109,7 +112,7 @@ pub fn rank(
     let mut groups: Vec<Vec<(Ranked, Comparison)>> = Vec::new();
     let mut kinds = HashSet::new();
     let mut tie = 1;
-    while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top) {
+    while let Some(&fastest) = candidates.first().filter(|_| tie as usize <= top.max(USUAL_TOP)) {
         let (group, slower): (Vec<_>, Vec<_>) = candidates
             .into_iter()
             .partition(|other| ties(&fastest, other, uncertainty(&fastest, other)));
@@ -128,19 +131,18 @@ pub fn rank(
     spread(space, &groups, top, |ranked| ranked.candidate.cost)
 }
 
-/// The first shapes of each group, as far apart as still leaves `top` of them; the one of least `cost` of each kind of attention
-/// is among them.
+/// The first `top` shapes of each group, as far apart as still leaves as many, or [`USUAL_TOP`]; the one of least `cost` of each kind of
+/// attention is among them.
 fn spread(
     space: &Space,
     groups: &[Vec<(Ranked, Comparison)>],
     top: usize,
     cost: fn(&Ranked) -> f64,
 ) -> Vec<(Ranked, Comparison)> {
-    let mut tried = APART
-        .into_iter()
-        .map(|least| different(space, groups, least, top, cost));
-    let enough = tried.find(|chosen| chosen.len() >= top);
-    enough.unwrap_or_else(|| different(space, groups, 0.0, top, cost))
+    let most = top.max(USUAL_TOP);
+    let leaves = |least: &f64| different(space, groups, *least, most, cost).len() >= most;
+    let least = APART.into_iter().find(leaves).unwrap_or(0.0);
+    different(space, groups, least, top, cost)
 }
 
 /// The best shapes by a goal, given best first, without near copies.
@@ -153,7 +155,7 @@ pub fn by_score(
 ) -> Vec<(Ranked, Comparison)> {
     let published = Published::new(&space.base);
     // Enough for different ones among them.
-    let most = top.saturating_mul(MOST_COPIES).min(candidates.len());
+    let most = top.max(USUAL_TOP).saturating_mul(MOST_COPIES).min(candidates.len());
     let placed: Vec<_> = candidates[..most]
         .par_iter()
         .map(|candidate| {

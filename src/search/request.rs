@@ -53,6 +53,8 @@ pub struct Request {
     pub active: Option<u64>,
     /// What is not varied: norms, positions, biases, kind of MLP.
     pub base: Architecture,
+    /// Whether the head is the embedding, where that was asked for.
+    pub tied_embeddings: Option<bool>,
     /// The published or given model that gains are reported against.
     pub baseline: Architecture,
     /// Whether that model was asked for; else it is like what the search varies.
@@ -231,6 +233,7 @@ impl Request {
             tolerance: 0.01,
             active: None,
             base: model.clone(),
+            tied_embeddings: None,
             baseline: model.clone(),
             named: true,
             stands_in: false,

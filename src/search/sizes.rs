@@ -210,7 +210,7 @@ pub fn affordable(found: &Found) -> Result<()> {
 /// The request of one size: unnamed parts are as usual at that size.
 fn of_size(request: &Request, parameters: u64) -> Request {
     let mut base = request.base.clone();
-    if !request.named {
+    if !request.named && request.tied_embeddings.is_none() {
         base.tied_embeddings = usual_architecture(base.mlp.kind, parameters).tied_embeddings;
     }
     let sized = Request {

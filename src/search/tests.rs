@@ -591,6 +591,25 @@ fn relaxed_bounds_let_shapes_out_with_a_warning() {
 }
 
 #[test]
+fn a_short_answer_is_the_beginning_of_a_longer_one() {
+    let predictor = predictor("h200");
+    let shapes = |top| {
+        let request = Request {
+            top,
+            ..request(1_000_000_000, MODES[0])
+        };
+        let found = search(&predictor, &request, &quiet).unwrap();
+        let shapes = found.shapes.into_iter();
+        Vec::from_iter(shapes.map(|shape| shape.ranked.candidate.shape))
+    };
+    let ten = shapes(10);
+    assert_eq!(ten.len(), 10);
+    for top in [1, 3] {
+        assert_eq!(shapes(top), ten[..top]);
+    }
+}
+
+#[test]
 fn a_watcher_stops_a_search_and_gets_the_best_so_far() {
     let predictor = predictor("h200");
     for method in [Method::Anneal { seed: 0 }, Method::Exhaustive] {

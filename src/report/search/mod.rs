@@ -94,6 +94,7 @@ struct RequestKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     active_parameters: Option<u64>,
     vocab: u64,
+    tied_embeddings: bool,
     /// Tokens that losses are compared after.
     tokens: f64,
     objective: Objective,
@@ -301,6 +302,9 @@ struct ShapeKeys {
     rules_met: Vec<&'static str>,
     rules_broken: Vec<&'static str>,
     outside_usual: Vec<OutsideKeys>,
+    /// Bounds that stop it where relaxing would go further, with the limit.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    at_limit: BTreeMap<Quantity, f64>,
     won: Vec<RoleGain>,
     loss: LossKeys,
     /// What it reaches, where the objective is a loss or a time.
@@ -633,6 +637,7 @@ impl SearchReport {
                 tolerance: request.tolerance,
                 active_parameters: request.active,
                 vocab: request.vocab,
+                tied_embeddings: request.base.tied_embeddings,
                 tokens: found.tokens,
                 objective: match (request.goal, request.equal_loss) {
                     (Some(goal), _) => goal.objective,
@@ -763,6 +768,7 @@ impl ShapeKeys {
                     usual: *usual,
                 })
                 .collect(),
+            at_limit: shape.stopping.iter().copied().collect(),
             won: won(found, shape),
             loss: LossKeys::from(&shape.loss),
             outcome: shape

@@ -123,7 +123,7 @@ impl SearchReport {
         let request = &self.request;
         let mut lines = Vec::from_iter(self.best());
         lines.push(format!(
-            "{} {} parameters within {}{}, vocabulary {}, on {}",
+            "{} {} parameters within {}{}, vocabulary {}{}, on {}",
             grouped(request.parameters),
             request.count,
             percent(request.tolerance),
@@ -132,6 +132,11 @@ impl SearchReport {
                 None => String::new(),
             },
             grouped(request.vocab),
+            if request.tied_embeddings {
+                ", embeddings tied"
+            } else {
+                ""
+            },
             self.gpu
         ));
         lines.push(self.workload.to_string());
@@ -527,6 +532,19 @@ impl SearchReport {
                     first.rules_broken.join(", ")
                 ));
             }
+        }
+        if let Some(first) = self.shapes.first().filter(|first| !first.at_limit.is_empty()) {
+            let bounds = joined(
+                ", ",
+                first
+                    .at_limit
+                    .iter()
+                    .map(|(bound, limit)| format!("{bound} {}", significant(*limit))),
+            );
+            lines.push(format!(
+                "The first lies at a limit of the search: {bounds}. `--relax {}` looks further.",
+                joined(",", first.at_limit.keys())
+            ));
         }
         lines.extend(self.order_lines());
         lines.push(self.loss_sentence());
