@@ -5,7 +5,7 @@ use super::remedy::largest_that;
 use super::{MOST_GPUS, Order, Query};
 use crate::arch::{Architecture, Dimension, MemoryUse, Mode, Practice, Workload, memory_use};
 use crate::error::{Error, Result};
-use crate::framework::{Constant, Kind, Subject};
+use crate::framework::{Constant, Framework, Kind, Subject};
 use crate::predict::Predictor;
 use crate::predict::memo::{Cost, Memo};
 use crate::predict::step::{Load, half_width};
@@ -124,7 +124,8 @@ pub fn serve(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
     }
     let gpu = predictor.gpu();
     let room = MemoryUse::room(gpu, query.memory_share, false);
-    let legal = splits(arch, query, limits, node(gpu))?;
+    let framework = predictor.framework(query.workload.mode)?;
+    let legal = splits(framework, arch, query, limits, node(gpu))?;
     let fitting: Vec<Workload> = legal
         .iter()
         .copied()
@@ -147,11 +148,7 @@ pub fn serve(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
             .total_cmp(&a.tokens_per_s)
             .then_with(|| a.ranks().cmp(&b.ranks()))
     });
-    let order = Order::of_engines(
-        Kind::of(arch, &query.workload),
-        predictor.framework(query.workload.mode)?,
-        gpu.generation,
-    );
+    let order = Order::of_engines(Kind::of(arch, &query.workload), framework, gpu.generation);
     let (fastest, mut splits) = (engines[0].tokens_per_s, BTreeSet::new());
     for engine in &mut engines {
         let is_close = |order: &Order| (fastest / engine.tokens_per_s).ln() <= order.tie;
@@ -177,9 +174,10 @@ pub fn split(memo: &mut Memo<'_>, arch: &Architecture, query: &Query, limits: &L
     let gpu = memo.predictor().gpu();
     let room = MemoryUse::room(gpu, query.memory_share, false);
     let mut best: Option<Engine> = None;
-    for work in splits(arch, query, limits, node(gpu)).ok()? {
+    let framework = memo.predictor().framework(query.workload.mode).ok()?;
+    for work in splits(framework, arch, query, limits, node(gpu)).ok()? {
         let with = |batch: u64| {
-            let work = Workload { batch, ..work };
+            let work = in_flight(&work, batch);
             let memory = filled(arch, limits, &work)?.total();
             (memory <= room).then_some((work, memory))
         };
@@ -230,19 +228,19 @@ fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
     let Some((memory, work)) = least else {
         return Error::infeasible(format!("no engine of {} is legal", arch.name));
     };
-    let requests = match work.batch {
+    let sequences = work.sequences();
+    let requests = match sequences {
         1 => format!("one request of {} tokens", limits.longest()),
         batch => format!("{batch} requests of {} tokens each", limits.longest()),
     };
     let room = MemoryUse::room(gpu, query.memory_share, false);
     let fits = |limits: &Limits, batch: u64| {
-        let memory = filled(arch, limits, &Workload { batch, ..*work });
+        let memory = filled(arch, limits, &in_flight(work, batch));
         memory.is_some_and(|memory| memory.total() <= room)
     };
-    let fewer =
-        largest_that(work.batch, |batch| fits(limits, batch)).map(|fit| format!("{fit} in flight on an engine"));
-    let shorter = largest_that(limits.prompt, |prompt| fits(&Limits { prompt, ..*limits }, work.batch));
-    let shorter = shorter.map(|prompt| format!("{} of {} tokens", work.batch, prompt + limits.output));
+    let fewer = largest_that(sequences, |batch| fits(limits, batch)).map(|fit| format!("{fit} in flight on an engine"));
+    let shorter = largest_that(limits.prompt, |prompt| fits(&Limits { prompt, ..*limits }, sequences));
+    let shorter = shorter.map(|prompt| format!("{sequences} of {} tokens", prompt + limits.output));
     let held: String = [fewer, shorter]
         .into_iter()
         .flatten()
@@ -287,7 +285,13 @@ fn too_slow(predictor: &Predictor, arch: &Architecture, query: &Query, limits: &
 }
 
 /// Ranks of an engine and copies of it, with one request in flight or as many as it is asked to run; fails where none is legal.
-fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Result<Vec<Workload>> {
+fn splits(
+    framework: &Framework,
+    arch: &Architecture,
+    query: &Query,
+    limits: &Limits,
+    node: u64,
+) -> Result<Vec<Workload>> {
     let decodes = query.workload.mode == Mode::Decode;
     let asked = query.kept(Dimension::Batch);
     let step = match decodes {
@@ -299,7 +303,6 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
     };
     let base = Workload {
         batch: 1,
-        // The requests in flight are spread over the stages of the pipeline.
         microbatches: 1,
         ..step
     };
@@ -320,10 +323,10 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
                     dp,
                     ep,
                     expert_tp: u64::from(ep > 1),
-                    batch: asked.filter(|_| limits.concurrency.is_none()).unwrap_or(1),
                     ..base
                 };
-                match work.validate(arch) {
+                let work = in_flight(&work, asked.filter(|_| limits.concurrency.is_none()).unwrap_or(1));
+                match work.validate(arch).and_then(|()| framework.check_layout(&work)) {
                     Ok(()) => all.push(work),
                     Err(error) => refused = refused.or(Some(error)),
                 }
@@ -341,6 +344,19 @@ fn splits(arch: &Architecture, query: &Query, limits: &Limits, node: u64) -> Res
     }
 }
 
+/// An engine with so many requests in flight: as many micro-batches as stages that decode, each the rest of a share.
+fn in_flight(engine: &Workload, requests: u64) -> Workload {
+    let microbatches = match engine.mode {
+        Mode::Decode => engine.pp.min(requests).max(1),
+        Mode::Train | Mode::Prefill => 1,
+    };
+    Workload {
+        microbatches,
+        batch: requests.div_ceil(microbatches),
+        ..*engine
+    }
+}
+
 /// An engine with each number of requests in flight that fits: doublings, and the largest one that keeps the limits to a
 /// sixteenth; alone with those that run of as many as are sent, or as it is asked to run.
 fn tried(
@@ -352,7 +368,7 @@ fn tried(
     room: Bytes,
 ) -> Result<Vec<Engine>> {
     let framework = memo.predictor().framework(work.mode)?;
-    let with = |batch: u64| Workload { batch, ..*work };
+    let with = |batch: u64| in_flight(work, batch);
     let held = |batch: u64| {
         let memory = filled(arch, limits, &with(batch)).map(|memory| memory.total());
         memory.filter(|memory| *memory <= room)
@@ -377,7 +393,7 @@ fn tried(
     }
     let keeps = |engine: &Engine| engine.likelihood() >= limits.confidence;
     let largest = all.iter().rev().find(|engine| keeps(engine));
-    let Some(mut low) = largest.map(|engine| engine.workload.batch) else {
+    let Some(mut low) = largest.map(|engine| engine.workload.sequences()) else {
         return Ok(all);
     };
     let (mut high, step) = (2 * low, low.div_ceil(FINEST));
@@ -410,11 +426,11 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         };
         half_width(framework, &subject).map(|(whole, _)| whole.max(cost.half_width))
     };
-    let places = work.batch * work.dp;
+    let places = work.sequences() * work.dp;
     let sent = limits.concurrency.unwrap_or(places);
     let (waiting, in_flight) = (sent.saturating_sub(places), sent.min(places) as f64);
     let load = Load {
-        concurrency: work.batch,
+        concurrency: work.sequences(),
         sent: sent as f64 / in_flight,
         prompt: limits.prompt,
         output: limits.output,
@@ -452,7 +468,8 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     };
     let kept_width = work.kept_half_width();
     let token = Latency {
-        time: load.token(framework, decode.time, shared),
+        // A stage is at one prompt while the others are at other micro-batches.
+        time: load.token(framework, decode.time, shared / work.microbatches as f64),
         half_width: width(Kind::of(arch, work), 0.0, work, decode).map(|width| quadrature(width, kept_width)),
         least: decode.least / (load.kept_tokens * kept_width.exp()),
     };

@@ -350,7 +350,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
             let weights = (owned - edges) * served_bytes(work) + edges * wide;
             memory.weights = Bytes::from_bytes(weights);
         }
-        let layer = layer_activations(arch, work, stage, true);
+        let layer = layer_activations(arch, &work.iteration(), stage, true);
         memory.activations = Bytes::from_bytes(layer);
         memory.kv_cache = Bytes::from_bytes(kv_cache(arch, work, stage));
         if let Some((drafter, [_, pass])) = work.drafter(arch) {

@@ -54,7 +54,8 @@ pub use speculation::{Acceptance, Draft};
 pub use step::{Item, Phase, Role, Step};
 pub use stored::Stored;
 pub use workload::{
-    AttentionKernel, GradientDtype, KvCacheDtype, Loss, Mode, Offload, OptimizerStates, Recipe, Recompute, Workload,
+    AttentionKernel, GradientDtype, ITERATION_TOKENS, KvCacheDtype, Loss, Mode, Offload, OptimizerStates, Recipe,
+    Recompute, Workload,
 };
 
 use crate::error::Result;

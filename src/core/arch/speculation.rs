@@ -128,6 +128,7 @@ impl Workload {
             batch,
             seq,
             context: 0,
+            microbatches: 1,
             ..self.without_speculation()
         }
     }

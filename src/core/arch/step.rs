@@ -1,5 +1,6 @@
 //! The result of lowering: what one GPU runs for one step.
 
+use crate::arch::Mode;
 use crate::ops::Op;
 use crate::units::Flops;
 
@@ -307,8 +308,13 @@ pub struct Step {
 
 impl Step {
     /// How many micro-batches of work a GPU waits while the pipeline fills and drains: `(p - 1) / v` for `p` stages of
-    /// `v` virtual stages (interleaved 1F1B, arXiv 2104.04473; GPipe and 1F1B for `v = 1`).
-    pub fn bubble(&self) -> f64 {
-        (self.stages - 1) as f64 / self.virtual_stages as f64
+    /// `v` virtual stages (interleaved 1F1B, arXiv 2104.04473; GPipe and 1F1B for `v = 1`). Decode steps follow each other without
+    /// draining it, so that only stages wait for which there is no micro-batch.
+    pub fn bubble(&self, mode: Mode) -> f64 {
+        let idle = match mode {
+            Mode::Decode => self.stages.saturating_sub(self.microbatches),
+            Mode::Train | Mode::Prefill => self.stages - 1,
+        };
+        idle as f64 / self.virtual_stages as f64
     }
 }

@@ -807,7 +807,7 @@ impl ServingKeys {
         format!(
             "Engines of the first: {}, {} requests in flight each, {} tokens/s per GPU, {}{}.\n",
             layout_text(work),
-            grouped(work.batch),
+            grouped(work.sequences()),
             tokens(engine.tokens_per_s_per_gpu),
             latency.unwrap_or_default(),
             usd.unwrap_or_default()

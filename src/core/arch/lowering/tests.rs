@@ -509,7 +509,15 @@ fn the_last_pipeline_stage_is_lowered_with_transfers_and_the_bubble_is_told() {
     assert_eq!(gemms(&step, Role::Qkv)[0].3, 7 * 8);
     assert!(items(&step, Role::Embedding).is_empty());
     assert_eq!(items(&step, Role::PipelineParallel).len(), 2);
-    assert_eq!(step.bubble(), 4.0);
+    assert_eq!(step.bubble(work.mode), 4.0);
+    assert_eq!(
+        [1, 3, 5, 9].map(|microbatches| Step {
+            microbatches,
+            ..step.clone()
+        }
+        .bubble(Mode::Decode)),
+        [4.0, 2.0, 0.0, 0.0]
+    );
     assert_eq!((step.tokens, step.gpus_per_replica), (8192.0, 5));
 }
 

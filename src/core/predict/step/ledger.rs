@@ -229,7 +229,7 @@ impl Ledger {
             recipe: workload.recipe,
             gpu: context.gpu.name.clone(),
             microbatches: step.microbatches as f64,
-            bubble: step.bubble(),
+            bubble: step.bubble(workload.mode),
             layers: step.layers as f64,
             head_is_a_layer: step.head_is_a_layer,
             moe_layers: step.moe_layers as f64,

@@ -1,14 +1,11 @@
 //! What a measurement of a whole model times, as a function of the constants of a framework.
 
 use super::{Lanes, Ledger, ledger};
-use crate::arch::{Architecture, Mode, Workload};
+use crate::arch::{Architecture, ITERATION_TOKENS, Mode, Workload};
 use crate::error::Result;
 use crate::framework::{Constant, Framework};
 use crate::predict::Predictor;
 use crate::units::Seconds;
-
-/// Tokens of prompts that one iteration takes: the default of TensorRT-LLM, of SGLang below 160 GB and of vLLM from 70 GiB.
-const ITERATION_TOKENS: u64 = 8192;
 
 /// The load of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
