@@ -68,6 +68,8 @@ impl Limits {
 pub struct Engine {
     /// The step of the engine: a decode step of all requests in flight, or one prompt pass.
     pub workload: Workload,
+    /// Requests that run at once on one of them.
+    pub requests: u64,
     /// Requests of all engines together that wait for a place; 0 where as many are sent as run.
     pub waiting: u64,
     /// Time to the first token of a request beside the others, the wait for a place included.
@@ -184,7 +186,7 @@ pub fn split(memo: &mut Memo<'_>, arch: &Architecture, query: &Query, limits: &L
         let fits = largest_that(MOST_CONCURRENT + 1, |batch| with(batch).is_some()).unwrap_or(0);
         let mut tried = |batch: u64| {
             let (work, memory) = with(batch)?;
-            let engine = timed(memo, arch, limits, &work, memory).ok()?;
+            let engine = timed(memo, arch, limits, &work, batch, memory).ok()?;
             Some((engine.likelihood() >= limits.confidence, engine))
         };
         let mut batch = fits;
@@ -228,19 +230,21 @@ fn too_large(predictor: &Predictor, arch: &Architecture, query: &Query, limits: 
     let Some((memory, work)) = least else {
         return Error::infeasible(format!("no engine of {} is legal", arch.name));
     };
-    let sequences = work.sequences();
-    let requests = match sequences {
+    let asked = work.sequences();
+    let requests = match asked {
         1 => format!("one request of {} tokens", limits.longest()),
         batch => format!("{batch} requests of {} tokens each", limits.longest()),
     };
     let room = MemoryUse::room(gpu, query.memory_share, false);
-    let fits = |limits: &Limits, batch: u64| {
+    let fits = |work: &Workload, limits: &Limits, batch: u64| {
         let memory = filled(arch, limits, &in_flight(work, batch));
         memory.is_some_and(|memory| memory.total() <= room)
     };
-    let fewer = largest_that(sequences, |batch| fits(limits, batch)).map(|fit| format!("{fit} in flight on an engine"));
-    let shorter = largest_that(limits.prompt, |prompt| fits(&Limits { prompt, ..*limits }, sequences));
-    let shorter = shorter.map(|prompt| format!("{sequences} of {} tokens", prompt + limits.output));
+    let most = |work| largest_that(asked, |batch| fits(work, limits, batch));
+    let fewer = legal.iter().filter_map(most).max();
+    let fewer = fewer.map(|fit| format!("{fit} in flight on an engine"));
+    let shorter = largest_that(limits.prompt, |prompt| fits(work, &Limits { prompt, ..*limits }, asked));
+    let shorter = shorter.map(|prompt| format!("{asked} of {} tokens", prompt + limits.output));
     let held: String = [fewer, shorter]
         .into_iter()
         .flatten()
@@ -379,7 +383,7 @@ fn tried(
         largest_that(each.min(most) + 1, |batch| held(batch).is_some())
     });
     let mut tried = |batch: u64| -> Result<Option<Engine>> {
-        let engine = held(batch).map(|memory| timed(memo, arch, limits, &with(batch), memory));
+        let engine = held(batch).map(|memory| timed(memo, arch, limits, &with(batch), batch, memory));
         engine.transpose()
     };
     if let Some(batch) = of_sent.or(asked) {
@@ -393,7 +397,7 @@ fn tried(
     }
     let keeps = |engine: &Engine| engine.likelihood() >= limits.confidence;
     let largest = all.iter().rev().find(|engine| keeps(engine));
-    let Some(mut low) = largest.map(|engine| engine.workload.sequences()) else {
+    let Some(mut low) = largest.map(|engine| engine.requests) else {
         return Ok(all);
     };
     let (mut high, step) = (2 * low, low.div_ceil(FINEST));
@@ -415,7 +419,14 @@ fn tried(
     Ok(all)
 }
 
-fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workload, memory: Bytes) -> Result<Engine> {
+fn timed(
+    memo: &mut Memo<'_>,
+    arch: &Architecture,
+    limits: &Limits,
+    work: &Workload,
+    requests: u64,
+    memory: Bytes,
+) -> Result<Engine> {
     let framework = memo.predictor().framework(work.mode)?;
     let gpu = memo.predictor().gpu();
     let width = |kind, own_pass, work: &Workload, cost: Cost| {
@@ -426,11 +437,11 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         };
         half_width(framework, &subject).map(|(whole, _)| whole.max(cost.half_width))
     };
-    let places = work.sequences() * work.dp;
+    let places = requests * work.dp;
     let sent = limits.concurrency.unwrap_or(places);
     let (waiting, in_flight) = (sent.saturating_sub(places), sent.min(places) as f64);
     let load = Load {
-        concurrency: work.sequences(),
+        concurrency: requests,
         sent: sent as f64 / in_flight,
         prompt: limits.prompt,
         output: limits.output,
@@ -448,6 +459,7 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
         let first = pass.map(|time| load.waited(time, Seconds::ZERO));
         return Ok(Engine {
             workload: *work,
+            requests,
             waiting,
             first_token: first.time,
             token: None,
@@ -491,6 +503,7 @@ fn timed(memo: &mut Memo<'_>, arch: &Architecture, limits: &Limits, work: &Workl
     let ends = placed.ends().zip(token.ends());
     Ok(Engine {
         workload: *work,
+        requests,
         waiting,
         first_token: first.time,
         token: Some(token.time),

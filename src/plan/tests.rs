@@ -231,12 +231,12 @@ fn any_number_of_requests_is_served_also_one_that_engines_do_not_divide() {
     };
     for batch in [3, 48, 50, 96] {
         let engines = served(Some(batch), None).unwrap().engines;
-        assert!(engines.iter().all(|engine| engine.workload.batch == batch));
+        assert!(engines.iter().all(|engine| engine.requests == batch));
     }
     let engines = served(None, Some(50)).unwrap().engines;
     let mut each: Vec<_> = engines
         .iter()
-        .map(|engine| (engine.workload.dp, engine.workload.batch))
+        .map(|engine| (engine.workload.dp, engine.requests))
         .collect();
     each.sort();
     each.dedup();
@@ -252,16 +252,13 @@ fn any_number_of_requests_is_served_also_one_that_engines_do_not_divide() {
         engines.into_iter().find(|engine| engine.workload.dp == 1).unwrap()
     };
     let [some, more] = [10_000, 20_000].map(|sent| full(None, sent));
-    assert_eq!(some.workload.batch + some.waiting, 10_000);
+    assert_eq!(some.requests + some.waiting, 10_000);
     assert_eq!((some.workload, some.tokens_per_s), (more.workload, more.tokens_per_s));
     for (engine, sent) in [(&some, 10_000.0), (&more, 20_000.0), (&full(Some(20), 50), 50.0)] {
         let held = engine.first_token + engine.token.unwrap() * 512.0;
         assert!((engine.tokens_per_s / (sent * 512.0 / held.secs()) - 1.0).abs() < 1e-9);
     }
-    assert_eq!(
-        (full(Some(20), 50).workload.batch, full(Some(20), 50).waiting),
-        (20, 30)
-    );
+    assert_eq!((full(Some(20), 50).requests, full(Some(20), 50).waiting), (20, 30));
     let refused = served(Some(5000), None).unwrap_err();
     let message = refused.to_string();
     assert!(
@@ -408,12 +405,9 @@ fn cached_tokens_of_a_prompt_shorten_its_pass_alone() {
     assert!(most.token.unwrap() < whole.token.unwrap());
     let [whole, most] = [0, 7168].map(|cached| engine(cached, Workload::prefill(1, 8192)));
     assert_eq!((most.workload.seq, most.workload.context), (1024, 7168));
-    // 16 caches of 8,192 tokens and the weights.
-    assert!(
-        most.memory.bytes() > 33e9 && most.memory < whole.memory,
-        "{}",
-        most.memory
-    );
+    // 16 caches of 8,192 tokens, the weights, and the activations of a chunk.
+    assert!(most.memory.bytes() > 33e9, "{}", most.memory);
+    assert_eq!(most.memory, whole.memory);
     assert!(most.tokens_per_s > 4.0 * whole.tokens_per_s);
 }
 

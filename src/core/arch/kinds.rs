@@ -4,7 +4,7 @@
 //! memory and lowering read the parts; embedding, head and whatever counts layers alone read the whole.
 
 use super::validate::{MAX_KINDS, MAX_LAYERS};
-use super::{Architecture, Compressed, Index, KeyValues, Window, Workload};
+use super::{Architecture, AttentionKernel, Compressed, Index, KeyValues, Recompute, Window, Workload};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -194,6 +194,11 @@ impl Architecture {
         }
         if !self.kinds.is_empty() && work.pp > 1 {
             notes.push("each stage of the pipeline is taken to have its share of the layers of every shape".to_owned());
+        }
+        if work.recompute == Recompute::Selective && work.attention == AttentionKernel::Flash {
+            notes.push(
+                "selective recomputation runs attention again, of which flash attention keeps nothing; torchtitan means recomputation of operators by it".to_owned(),
+            );
         }
         notes
     }

@@ -758,7 +758,7 @@ fn kv_cache(arch: &Architecture, work: &Workload, stage: StageLayers) -> f64 {
         let rows = stage.full_attention * work.keys() + stage.windowed * work.keys().min(window) + compressed;
         rows as f64 * width as f64
     });
-    let sequences = (work.batch * work.microbatches) as f64;
+    let sequences = work.sequences() as f64;
     let cached = rows.sum::<f64>() * work.cache_dtype().size() as f64;
     let states = arch.linear.map_or(0.0, |linear| {
         let linear = rank_linear(&linear, work.tp);

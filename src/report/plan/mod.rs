@@ -161,6 +161,8 @@ struct TrainingStepKeys {
 /// Latencies of a request beside the others, with the ends of their 90 % intervals where the framework has one.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct LatencyKeys {
+    /// Requests that run at once on an engine.
+    pub in_flight: u64,
     /// Requests that wait for a place, as all engines are full; absent where none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<u64>,
@@ -438,6 +440,7 @@ impl LayoutKeys {
             workload: engine.workload,
             step: None,
             request: Some(LatencyKeys {
+                in_flight: engine.requests,
                 waiting: Some(engine.waiting).filter(|&waiting| waiting > 0),
                 ttft_us: engine.first_token,
                 ttft_low_us: first.map(|[low, _]| low),

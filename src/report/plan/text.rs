@@ -229,15 +229,15 @@ impl PlanKeys {
             (None, Some(request)) => format!(
                 "{}{}: {}, first token after {}{}",
                 match self.gpus {
-                    1 => format!("{} at once", counted(work.sequences(), "request")),
+                    1 => format!("{} at once", counted(request.in_flight, "request")),
                     _ => format!(
                         "{}, {} each",
                         layout_text(&Workload { dp: 1, ..*work }),
-                        counted(work.sequences(), "request")
+                        counted(request.in_flight, "request")
                     ),
                 },
                 some(request.waiting.map(|waiting| {
-                    let (run, wait) = (grouped(work.sequences() * work.dp), grouped(waiting));
+                    let (run, wait) = (grouped(request.in_flight * work.dp), grouped(waiting));
                     let engines = if work.dp == 1 { "engine" } else { "engines" };
                     format!(" ({run} run at once, {wait} wait: {engines} full)")
                 })),
@@ -381,7 +381,7 @@ fn serving_table(plan: &PlanKeys, limits: Option<LimitKeys>) -> String {
             rank(layout),
             layout_text(&Workload { dp: 1, ..*work }),
             grouped(work.dp),
-            grouped(work.sequences()),
+            grouped(request.in_flight),
             tokens(layout.tokens_per_s_of_all_gpus),
             tokens(layout.tokens_per_s_per_gpu),
             rate_interval(layout),
@@ -524,7 +524,7 @@ impl Report for CompareReport {
                 some(compared.format.filter(|_| several)),
                 layout_text(&layout.workload),
                 some(self.gpus.is_none().then(|| grouped(layout.workload.gpus()))),
-                some(serves.map(|_| grouped(layout.workload.sequences()))),
+                some(serves.map(|request| grouped(request.in_flight))),
                 tokens(layout.tokens_per_s_per_gpu),
                 rate_interval(layout),
                 some(compared.tokens_per_s_per_node.map(tokens)),

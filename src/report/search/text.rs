@@ -807,7 +807,10 @@ impl ServingKeys {
         format!(
             "Engines of the first: {}, {} requests in flight each, {} tokens/s per GPU, {}{}.\n",
             layout_text(work),
-            grouped(work.sequences()),
+            engine
+                .request
+                .as_ref()
+                .map_or_else(String::new, |request| grouped(request.in_flight)),
             tokens(engine.tokens_per_s_per_gpu),
             latency.unwrap_or_default(),
             usd.unwrap_or_default()

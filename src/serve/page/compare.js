@@ -30,7 +30,7 @@ function compared(answer) {
 	return [
 		several ? h("h2", null, `Models on ${format.grouped(answer.gpus)} GPUs each`) : heading(answer, `${format.grouped(answer.gpus)} GPUs each`),
 		filled("GPUs, most tokens per second first", headings, shown.map((one) => [
-			h("span", { title: gpuTitle(one.gpu) }, one.gpu), ...(several ? [one.model, one.format] : []), format.layout(one.layout.workload), one.layout.request ? format.grouped(one.layout.workload.batch * one.layout.workload.microbatches) : "", h("strong", null, format.tokens(one.layout.tokens_per_s_per_gpu)), [bar(one.layout), span("ends", ` ${rates(one.layout)}`)],
+			h("span", { title: gpuTitle(one.gpu) }, one.gpu), ...(several ? [one.model, one.format] : []), format.layout(one.layout.workload), one.layout.request ? format.grouped(one.layout.request.in_flight) : "", h("strong", null, format.tokens(one.layout.tokens_per_s_per_gpu)), [bar(one.layout), span("ends", ` ${rates(one.layout)}`)],
 			write(one.tokens_per_s_per_node, format.tokens), write(one.tokens_per_s_per_watt, format.significant), write(one.layout.step?.mfu, format.percent), ...latencies(one.layout.request),
 			format.bytes(one.layout.memory_bytes), one.layout.step ? format.tierShares(one.layout.step.tier_shares) : "", write(one.layout.usd_per_million_tokens, format.significant), write(one.run?.usd, format.grouped)])),
 		answer.notes && facts(answer.notes.map((note) => ["note", note])),

@@ -56,7 +56,7 @@ function tradeoff(answer, all) {
 	const limited = Number.isFinite(Math.min(tpot, ttft));
 	const best = answer.plans[0].layouts.slice(0, 3);
 	const readout = p("readout", "Point at the plot, or focus it and use the arrow keys.");
-	const say = (one) => `${format.layout(one.workload, false)}, ${format.grouped(one.workload.batch * one.workload.microbatches)} requests each: ${format.tokens(at(one).y)} tokens/s per GPU, ${format.tokens(at(one).x)} per user; first token ${format.time(one.request.ttft_us)}, then ${format.time(one.request.tpot_us)} a token${limited && !keeps(one) ? "; misses a limit" : ""}`;
+	const say = (one) => `${format.layout(one.workload, false)}, ${format.grouped(one.request.in_flight)} requests each: ${format.tokens(at(one).y)} tokens/s per GPU, ${format.tokens(at(one).x)} per user; first token ${format.time(one.request.ttft_us)}, then ${format.time(one.request.tpot_us)} a token${limited && !keeps(one) ? "; misses a limit" : ""}`;
 	const dots = (one) => timed.filter(one).map(at);
 	const { node } = plot({
 		label: "Throughput against the speed of each user: engines, their front and the limits",
@@ -89,7 +89,7 @@ function training(plan) {
 function serving(answer, plan) {
 	const headings = [{ num: "#" }, "engine", { num: "engines" }, { num: "requests each" }, { num: "tokens/s" }, { num: "per GPU" }, "90 %", ...latencyHeadings(answer.limits), { num: "memory", title: "of the fullest GPU with every cache full" }];
 	return filled("Ranked engines", headings, plan.layouts.map((one) => [
-		rank(one), format.layout(one.workload, false), format.grouped(one.workload.dp), format.grouped(one.workload.batch * one.workload.microbatches),
+		rank(one), format.layout(one.workload, false), format.grouped(one.workload.dp), format.grouped(one.request.in_flight),
 		h("strong", null, format.tokens(one.tokens_per_s_of_all_gpus)), format.tokens(one.tokens_per_s_per_gpu), rates(one),
 		...latencies(one.request), format.bytes(one.memory_bytes)]));
 }
