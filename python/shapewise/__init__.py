@@ -264,14 +264,15 @@ def sweep(kind, **options):
 def calibrate(runs=(), out=None, **options):
     """Fit the constants of a framework to measured steps.
 
-    The file `out`, or `{"toml": report.toml}`, is a framework from then on.
+    The new file `out`, or `{"toml": report.toml}`, is a framework from then on.
     """
     runs = [runs] if isinstance(runs, (str, _os.PathLike)) else list(runs)
     if out is None:
         return _ask("calibrate", options | {"runs": runs})
     out = _Path(out)
     report = _ask("calibrate", {"name": out.stem} | options | {"runs": runs})
-    out.write_text(report.toml)
+    with open(out, "x") as file:
+        file.write(report.toml)
     return report
 
 

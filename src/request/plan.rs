@@ -142,7 +142,8 @@ impl GpuPrices {
         let Some((name, _)) = self.named.iter().find(|(name, _)| !asked(name)) else {
             return Ok(());
         };
-        let names: Vec<_> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+        let mut names: Vec<_> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+        names.dedup();
         let allowed = format!("prices of {}", names.join(", "));
         Err(Error::field(
             place,

@@ -169,6 +169,9 @@ fn is_count(name: &str) -> bool {
     digits.is_some_and(|digits| digits.parse::<f64>().is_ok_and(|count| count > 0.0))
 }
 
+/// The format of what Ollama serves where a tag names none.
+const USUAL_OF_TAGS: &str = "q4-k-m";
+
 /// What a name means.
 struct Found {
     preset: &'static Preset,
@@ -197,6 +200,7 @@ impl Found {
     /// The name as it is, without its format, without words about training, without its date.
     fn known(name: &str) -> Option<Self> {
         let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+        let is_tag = name.contains(':');
         let mut name = format!("-{}-", name.replace(['_', ' ', ':'], "-"));
         let mut found = Self::exactly(&name, None);
         let mut formats = NAMES.formats.iter();
@@ -210,7 +214,20 @@ impl Found {
             }
             found = found.or_else(|| Self::exactly(&name, format));
         }
-        found
+        let mut found = found?;
+        if is_tag && format.is_none() && found.own().is_none() {
+            found.format = NAMES.formats.iter().find(|format| format.word == USUAL_OF_TAGS);
+        }
+        Some(found)
+    }
+
+    /// How the weights of what was published are packed.
+    fn own(&self) -> Option<&'static Value> {
+        let own = match self.checkpoint {
+            Some(checkpoint) => &checkpoint.quantization_config,
+            None => &self.preset.quantization_config,
+        };
+        own.as_ref()
     }
 
     fn exactly(name: &str, format: Option<&'static FormatWord>) -> Option<Self> {
@@ -230,16 +247,13 @@ impl Found {
     fn architecture(self) -> Architecture {
         let mut arch = self.preset.architecture.clone();
         arch.stated.predicts_further = self.preset.predicts_further;
-        let own = match self.checkpoint {
-            Some(checkpoint) => &checkpoint.quantization_config,
-            None => &self.preset.quantization_config,
-        };
-        let method = |config: &Option<Value>| config.as_ref().map(|config| config["quant_method"].clone());
+        let own = self.own();
+        let method = |config: Option<&Value>| config.map(|config| config["quant_method"].clone());
         // What was published says more than the word for it.
         let format = self
             .format
-            .filter(|format| method(&format.quantization_config) != method(own));
-        let stated = format.map_or(own, |format| &format.quantization_config);
+            .filter(|format| method(format.quantization_config.as_ref()) != method(own));
+        let stated = format.map_or(own, |format| format.quantization_config.as_ref());
         if let Some(config) = stated {
             arch.stated = Stated::published(config, &arch, format.map(|format| &format.word));
         }
@@ -323,6 +337,8 @@ mod tests {
             ("kimi-k2.5", Some("the config says compressed-tensors pack-quantized")),
             ("kimi-k2.5-nvfp4", Some("the name says modelopt NVFP4 (`nvfp4`)")),
             ("gpt-oss-20b-mxfp4", Some("the config says mxfp4")),
+            ("gpt-oss:20b", Some("the config says mxfp4")),
+            ("qwen3:32b", Some("the name says gguf with 4 bits (`q4-k-m`)")),
             (
                 "mistralai/Devstral-Small-2-24B-Instruct-2512",
                 Some("the config says fp8"),

@@ -384,14 +384,13 @@ impl Workload {
 
     /// The last iteration of a server that does this work: prompts are cut into chunks.
     pub(super) fn iteration(&self) -> Self {
-        if self.mode != Mode::Prefill {
+        if self.mode != Mode::Prefill || self.batch * self.seq <= ITERATION_TOKENS {
             return *self;
         }
-        let seq = self.seq.min(ITERATION_TOKENS);
         Self {
-            batch: self.batch.min(ITERATION_TOKENS / seq),
-            seq,
-            context: self.context + (self.seq - seq),
+            batch: 1,
+            seq: ITERATION_TOKENS,
+            context: (self.context + self.seq).saturating_sub(ITERATION_TOKENS),
             ..*self
         }
     }

@@ -154,12 +154,17 @@ impl SearchReport {
                 }
                 (None, None) => format!("{} billion tokens", significant(request.tokens / 1e9)),
             };
-            let usd = match request.budget_usd {
-                Some(usd) => format!("{} US dollars, ", grouped(usd.round() as u64)),
-                None => String::new(),
+            // An hour of training and one of serving may have two prices.
+            let of = match request
+                .budget_usd
+                .map(|usd| format!("{} US dollars", grouped(usd.round() as u64)))
+            {
+                Some(usd) if request.serve.is_some() => usd,
+                Some(usd) => format!("{usd}, {of}"),
+                None => of,
             };
             lines.push(format!(
-                "objective {} for {usd}{of}{}; tokens are throughput times GPU time, one learning rate schedule over all of them",
+                "objective {} for {of}{}; tokens are throughput times GPU time, one learning rate schedule over all of them",
                 request.objective,
                 if request.serve.is_some() { " of training and serving" } else { "" },
             ));
