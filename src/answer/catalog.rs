@@ -25,7 +25,7 @@ pub fn models() -> Result<ModelsReport> {
     for name in library::names() {
         if let Some(artifact) = library::find(name)? {
             let heads = artifact.card.submodels.iter().zip(&artifact.weights);
-            models.extend(heads.map(|(head, weights)| ModelLine::new(name, head, weights)));
+            models.extend(heads.map(|(submodel, weights)| ModelLine::new(name, submodel, weights)));
         }
     }
     Ok(ModelsReport { models })

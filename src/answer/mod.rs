@@ -67,7 +67,7 @@ pub fn operator(predictor: &Predictor, op: &Op) -> Result<OperatorReport> {
 pub fn check_operator(predictor: &Predictor, op: &Op) -> Result<OperatorCheckReport> {
     let (report, limits) = limited(predictor, op)?;
     let diagnoses = check::check_operator(predictor.gpu(), op, &limits);
-    Ok(OperatorCheckReport::new(report, &diagnoses))
+    Ok(OperatorCheckReport::new(report, diagnoses))
 }
 
 fn limited(predictor: &Predictor, op: &Op) -> Result<(OperatorReport, check::Limits)> {
@@ -84,10 +84,7 @@ pub fn step(
     run: &RunRequest,
 ) -> Result<StepReport> {
     run.validate(workload)?;
-    let workload = &architecture.on(predictor.gpu(), workload);
-    predictor.gpu().require(workload.dtypes())?;
-    let framework = predictor.framework(workload.mode)?;
-    framework.check_layout(workload)?;
+    let workload = &runnable(predictor, architecture, workload)?;
     let step = estimate_step(predictor, architecture, workload)?;
     let bases = step_bases(predictor, workload.mode, &step)?;
     let report = StepReport::new(predictor, architecture, workload, &step, bases)?;
@@ -102,12 +99,17 @@ pub fn step(
     })
 }
 
+/// The workload as the GPU runs it; fails where GPU or framework do not run it.
+fn runnable(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<Workload> {
+    let workload = architecture.on(predictor.gpu(), workload);
+    predictor.gpu().require(workload.dtypes())?;
+    predictor.framework(workload.mode)?.check_layout(&workload)?;
+    Ok(workload)
+}
+
 /// The sizing rules on a shape, the predicted cost of each broken one, and what fixes it.
 pub fn check(predictor: &Predictor, architecture: &Architecture, workload: &Workload) -> Result<CheckReport> {
-    let workload = &architecture.on(predictor.gpu(), workload);
-    predictor.gpu().require(workload.dtypes())?;
-    let framework = predictor.framework(workload.mode)?;
-    framework.check_layout(workload)?;
+    let workload = &runnable(predictor, architecture, workload)?;
     let check = check::check(predictor, architecture, workload)?;
     Ok(CheckReport::new(predictor, architecture, workload, &check))
 }

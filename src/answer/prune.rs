@@ -41,9 +41,9 @@ pub fn prune(
     let basis = step_bases(predictor, workload.mode, &pruned.after)?;
     let report = PruneReport::new(predictor, &query, &pruned, basis)?;
     let Some(positions) = positions else { return Ok(report) };
-    let config = config_json(&pruned.architecture, positions);
+    let config = config_json(&pruned.found.architecture, positions);
     Ok(report.with_config(
-        config.or_else(|_| layers_json(model, &pruned.layers, positions))?,
+        config.or_else(|_| layers_json(model, &pruned.found.layers, positions))?,
         model,
     ))
 }

@@ -55,7 +55,7 @@ pub(super) fn run(args: &TrainArgs, view: View) -> Result<String> {
     ))
 }
 
-/// The noise from run to run that these rows measured themselves, for one head.
+/// The noise from run to run that these rows measured themselves, for one sub-model.
 fn noise(rows: &[Row], key: &Key) -> Option<RunToRun> {
     let own = rows.iter().filter(|row| {
         *row.gpu == *key.gpu

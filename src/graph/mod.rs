@@ -17,9 +17,11 @@ mod wire;
 
 use crate::error::{Error, Result, read_bytes, read_text};
 use crate::ops::{Dtype, Op};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use utoipa::ToSchema;
 
 /// How a graph is read.
 #[derive(Clone, Debug, Default)]
@@ -44,14 +46,16 @@ pub struct Item {
 }
 
 /// Nodes of one type that are not timed, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = UnknownNodes)]
 pub struct Unknown {
     /// Their type.
+    #[serde(rename = "label")]
     pub kind: String,
-    /// Why, in the words for the first.
-    pub reason: String,
     /// How many.
     pub nodes: u64,
+    /// Why, in the words for the first.
+    pub reason: String,
 }
 
 /// Everything that a graph does.

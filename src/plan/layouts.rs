@@ -5,6 +5,7 @@
 //! multiples of the stages (section 2.2.2 there).
 
 use super::Query;
+use super::remedy::largest_that;
 use crate::arch::{Architecture, Dimension, Recompute, Workload};
 use crate::framework::Framework;
 use crate::gpu::Gpu;
@@ -217,7 +218,7 @@ pub(super) fn recomputing(
         }
         if recompute == Recompute::Full {
             let layers = arch.layers.div_ceil(work.pp);
-            let least = least_that(layers, |some| fits(&with(recompute, some)));
+            let least = largest_that(layers, |some| !fits(&with(recompute, some))).unwrap_or(0) + 1;
             all.push(with(recompute, if least == layers { 0 } else { least }));
         } else {
             all.push(whole);
@@ -227,20 +228,6 @@ pub(super) fn recomputing(
         }
     }
     all
-}
-
-/// The least of 1 to `most` that `holds`, which `most` does and every number above one that does.
-fn least_that(most: u64, holds: impl Fn(u64) -> bool) -> u64 {
-    let (mut low, mut high) = (1, most);
-    while low < high {
-        let middle = (low + high) / 2;
-        if holds(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    high
 }
 
 pub(super) fn divisors(number: u64) -> impl Iterator<Item = u64> {

@@ -1,7 +1,7 @@
 //! The answer to `predict graph`: every operator with its time, their sum, and what is not timed.
 
 use crate::gpu::Gpu;
-use crate::graph::Listing;
+use crate::graph::{Listing, Unknown};
 use crate::predict::estimate::{Caveats, Estimate, Tier, TierShares};
 use crate::report::shape::Shape;
 use crate::report::step::SharedWarning;
@@ -31,7 +31,7 @@ pub struct GraphReport {
     notes: Vec<String>,
     lines: Vec<GraphLine>,
     /// Node types that are not timed.
-    unknown: Vec<UnknownNodes>,
+    unknown: Vec<Unknown>,
     /// Nodes that run inside the kernel of another.
     fused_nodes: u64,
     /// Nodes that move no data.
@@ -43,8 +43,6 @@ pub struct GraphReport {
 struct GraphLine {
     label: String,
     op: Shape,
-    #[serde(skip)]
-    shown: String,
     count: u64,
     each_us: Seconds,
     each_low_us: Seconds,
@@ -54,14 +52,6 @@ struct GraphLine {
     tflops_per_s: f64,
     tier: Tier,
     caveats: Vec<Warning>,
-}
-
-/// Nodes of one type that are not timed.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-struct UnknownNodes {
-    label: String,
-    nodes: u64,
-    reason: String,
 }
 
 impl GraphReport {
@@ -99,7 +89,6 @@ impl GraphReport {
                 .map(|(item, each)| GraphLine {
                     label: item.kind.clone(),
                     op: Shape::from(&item.op),
-                    shown: item.op.to_string(),
                     count: item.count,
                     each_us: each.time,
                     each_low_us: each.low(),
@@ -111,15 +100,7 @@ impl GraphReport {
                     caveats: each.caveats.iter().map(Warning::from).collect(),
                 })
                 .collect(),
-            unknown: listing
-                .unknown
-                .iter()
-                .map(|unknown| UnknownNodes {
-                    label: unknown.kind.clone(),
-                    nodes: unknown.nodes,
-                    reason: unknown.reason.clone(),
-                })
-                .collect(),
+            unknown: listing.unknown.clone(),
             fused_nodes: listing.fused,
             free_nodes: listing.free,
         }
@@ -149,7 +130,7 @@ impl Report for GraphReport {
         let rows = self.lines.iter().map(|line| {
             row![
                 line.label,
-                line.shown,
+                line.op.0,
                 grouped(line.count),
                 line.time_us,
                 percent(line.share),
@@ -176,7 +157,7 @@ impl Report for GraphReport {
         }
         lines.extend(self.unknown.iter().map(|unknown| {
             let nodes = grouped(unknown.nodes);
-            ("unknown", format!("{nodes} x {}: {}", unknown.label, unknown.reason))
+            ("unknown", format!("{nodes} x {}: {}", unknown.kind, unknown.reason))
         }));
         lines.extend(SharedWarning::lines(&self.caveats));
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));

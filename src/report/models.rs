@@ -20,24 +20,45 @@ pub struct ModelsReport {
 pub struct ModelLine {
     /// Name for `--model`.
     pub name: String,
+    /// What answers.
+    #[serde(flatten)]
+    pub submodel: SubmodelKeys,
+    /// Median error on held-out shapes.
+    pub median_ape: Option<f64>,
+    /// Where the timings come from.
+    pub sources: Vec<SourceKeys>,
+    /// Size of the weights.
+    pub size_bytes: u64,
+}
+
+/// What a sub-model has learned from, and how well.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SubmodelKeys {
     /// GPU it was learned on.
     pub gpu: String,
     /// Software stack it was learned on.
     pub stack: String,
     /// Operator family.
     pub family: Family,
-    /// Number format.
+    /// Number format or kernel within the family.
     pub dtype: String,
-    /// Timings it was fitted to.
+    /// Timings of every table that it was fitted to.
     pub rows: u64,
-    /// Median error on held-out shapes.
-    pub median_ape: Option<f64>,
     /// Errors on shapes that the recipe had not seen, as fractions; the first group is all of them.
     pub held_out: Vec<GroupErrors>,
-    /// Where the timings come from.
-    pub sources: Vec<SourceKeys>,
-    /// Size of the weights.
-    pub size_bytes: u64,
+}
+
+impl From<&Submodel> for SubmodelKeys {
+    fn from(submodel: &Submodel) -> Self {
+        Self {
+            gpu: submodel.key.gpu.clone(),
+            stack: submodel.key.stack.clone(),
+            family: submodel.key.family,
+            dtype: submodel.key.variant.to_string(),
+            rows: submodel.data.iter().map(|source| source.rows as u64).sum(),
+            held_out: submodel.held_out.clone(),
+        }
+    }
 }
 
 /// Where timings come from.
@@ -51,10 +72,10 @@ pub struct SourceKeys {
 }
 
 impl ModelLine {
-    /// Describes one head of the model `name`.
-    pub fn new(name: &str, head: &Submodel, weights: &Weights) -> Self {
+    /// Describes a sub-model of the model `name`.
+    pub fn new(name: &str, submodel: &Submodel, weights: &Weights) -> Self {
         let parameters: usize = weights.nets.iter().map(|net| net.parameters()).sum();
-        let sources = head.data.iter().map(|data| SourceKeys {
+        let sources = submodel.data.iter().map(|data| SourceKeys {
             gpu: data.gpu.clone(),
             stack: data.stack.clone(),
             source: data.source.clone(),
@@ -63,13 +84,8 @@ impl ModelLine {
         });
         Self {
             name: name.to_owned(),
-            gpu: head.key.gpu.clone(),
-            stack: head.key.stack.clone(),
-            family: head.key.family,
-            dtype: head.key.variant.to_string(),
-            rows: head.data.iter().map(|source| source.rows as u64).sum(),
-            median_ape: head.held_out.first().map(|errors| errors.median_ape),
-            held_out: head.held_out.clone(),
+            submodel: submodel.into(),
+            median_ape: submodel.held_out.first().map(|errors| errors.median_ape),
             sources: sources.collect(),
             // Half precision on disk.
             size_bytes: 2 * parameters as u64,
@@ -84,11 +100,11 @@ impl Report for ModelsReport {
         let rows = self.models.iter().map(|line| {
             row![
                 line.name,
-                line.gpu,
-                line.stack,
-                line.family,
-                line.dtype,
-                line.rows,
+                line.submodel.gpu,
+                line.submodel.stack,
+                line.submodel.family,
+                line.submodel.dtype,
+                line.submodel.rows,
                 dash(line.median_ape.map(percent)),
                 Bytes::from_bytes(line.size_bytes as f64),
             ]

@@ -18,8 +18,6 @@ const COUNTABLE: f64 = (1_u64 << 53) as f64;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OperatorReport {
     gpu: NamedGpu,
-    #[serde(skip)]
-    shown: String,
     op: Shape,
     basis: Option<Basis>,
     time_us: Seconds,
@@ -30,9 +28,6 @@ pub struct OperatorReport {
     tflops_per_s: f64,
     gigabytes_per_s: f64,
     peak_fraction: f64,
-    /// Whose peak that is.
-    #[serde(skip)]
-    units: &'static str,
     bandwidth_fraction: f64,
     intensity_flops_per_byte: f64,
     bound: Bound,
@@ -100,7 +95,6 @@ impl OperatorReport {
         let traffic = bytes / estimate.time;
         Self {
             gpu: gpu.into(),
-            shown: op.to_string(),
             op: Shape::from(op),
             basis,
             time_us: estimate.time,
@@ -111,10 +105,6 @@ impl OperatorReport {
             tflops_per_s: rate.flops_per_sec() / 1e12,
             gigabytes_per_s: traffic.bytes_per_sec() / 1e9,
             peak_fraction: peak.map_or(0.0, |peak| rate / peak),
-            units: match op.dtype().and_then(Dtype::dense) {
-                Some(_) => "sparse",
-                None => "dense",
-            },
             bandwidth_fraction: traffic / gpu.bandwidth(),
             intensity_flops_per_byte: flops.flops() / bytes.bytes(),
             bound: Bound::of(op, gpu),
@@ -210,7 +200,10 @@ impl Report for OperatorReport {
                     "{} TFLOP/s, {} of the {} peak; {} GB/s, {} of the bandwidth{}",
                     significant(self.tflops_per_s),
                     percent(self.peak_fraction),
-                    self.units,
+                    match self.op.0.dtype().and_then(Dtype::dense) {
+                        Some(_) => "sparse",
+                        None => "dense",
+                    },
                     significant(self.gigabytes_per_s),
                     percent(self.bandwidth_fraction),
                     if self.bandwidth_fraction > 1.0 {
@@ -230,7 +223,7 @@ impl Report for OperatorReport {
         lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
         let lines = named_lines(&lines);
         let body: String = lines.lines().map(|line| format!("  {line}\n")).collect();
-        format!("{}\n{body}", self.shown)
+        format!("{}\n{body}", self.op.0)
     }
 }
 

@@ -1,11 +1,12 @@
 //! The answer to `check gemm` and `check attention`: the rules that one operator can be judged by, and what a better size
 //! saves.
 
-use crate::check::{Faster, OperatorDiagnosis};
-use crate::report::check::{VerdictKeys, summary, verdict_text};
+use crate::check::OperatorDiagnosis;
+use crate::report::check::{summary, verdict_text};
 use crate::report::operator::{OperatorReport, faster_text};
 use crate::report::table::{left, row, table};
 use crate::report::{Report, percent};
+use crate::rules::Severity;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,29 +16,15 @@ pub struct OperatorCheckReport {
     /// The operator as it is, with what bounds it.
     predicted: OperatorReport,
     broken: usize,
-    rules: Vec<OperatorRuleKeys>,
-}
-
-/// What one rule says.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-struct OperatorRuleKeys {
-    id: &'static str,
-    #[serde(flatten)]
-    verdict: VerdictKeys,
-    demand: &'static str,
-    reason: &'static str,
-    source: &'static str,
-    /// The nearest size that fixes it and is predicted faster.
-    fix: Option<Faster>,
+    rules: Vec<OperatorDiagnosis>,
 }
 
 impl OperatorCheckReport {
     /// Describes the check of the operator that was `predicted`.
-    pub fn new(predicted: OperatorReport, diagnoses: &[OperatorDiagnosis]) -> Self {
-        let rules: Vec<_> = diagnoses.iter().map(OperatorRuleKeys::from).collect();
+    pub fn new(predicted: OperatorReport, rules: Vec<OperatorDiagnosis>) -> Self {
         Self {
             predicted,
-            broken: rules.iter().filter(|rule| rule.verdict.counts(true)).count(),
+            broken: rules.iter().filter(|rule| rule.finding.verdict.counts(true)).count(),
             rules,
         }
     }
@@ -45,23 +32,9 @@ impl OperatorCheckReport {
     /// Whether a rule is broken that counts: advice where it is wanted, and where a least gain is named, only rules with
     /// a near size that is expected to save more than this fraction of the time.
     pub fn fails(&self, advice: bool, above: Option<f64>) -> bool {
-        let mut counted = self.rules.iter().filter(|rule| rule.verdict.counts(advice));
-        let gain = |rule: &OperatorRuleKeys| rule.fix.as_ref().map_or(0.0, |fix| fix.loss);
+        let mut counted = self.rules.iter().filter(|rule| rule.finding.verdict.counts(advice));
+        let gain = |rule: &OperatorDiagnosis| rule.faster.as_ref().map_or(0.0, |fix| fix.loss);
         counted.any(|rule| above.is_none_or(|least| gain(rule) > least))
-    }
-}
-
-impl From<&OperatorDiagnosis> for OperatorRuleKeys {
-    fn from(diagnosis: &OperatorDiagnosis) -> Self {
-        let finding = &diagnosis.finding;
-        Self {
-            id: finding.id,
-            verdict: VerdictKeys::from(&finding.verdict),
-            demand: finding.demand,
-            reason: finding.reason,
-            source: finding.source,
-            fix: diagnosis.faster.clone(),
-        }
     }
 }
 
@@ -76,16 +49,21 @@ impl Report for OperatorCheckReport {
             left("what a better size saves"),
         ];
         let rows = self.rules.iter().map(|rule| {
-            let saves = match (&rule.fix, rule.verdict.is_broken() && !rule.verdict.counts(true)) {
+            let saves = match (&rule.faster, rule.finding.verdict.severity == Some(Severity::NoGain)) {
                 (Some(fix), _) => {
                     format!("{} of the time: {}", percent(fix.loss), faster_text(fix))
                 }
                 (None, true) => "no near size is predicted faster".to_owned(),
                 (None, false) => String::new(),
             };
-            row![rule.id, verdict_text(&rule.verdict), rule.verdict.detail, saves]
+            row![
+                rule.finding.id,
+                verdict_text(&rule.finding.verdict),
+                rule.finding.verdict.detail,
+                saves
+            ]
         });
-        let summary = summary(self.rules.iter().map(|rule| &rule.verdict));
+        let summary = summary(self.rules.iter().map(|rule| &rule.finding.verdict));
         format!("{}\n{}\n{summary}\n", self.predicted.page(), table(headings, rows))
     }
 }

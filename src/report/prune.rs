@@ -163,7 +163,7 @@ impl PruneReport {
     pub fn new(predictor: &Predictor, query: &Query<'_>, pruned: &Pruned, basis: Vec<Basis>) -> Result<Self> {
         let (arch, workload) = (query.architecture, query.workload);
         let before = StepKeys::new(parameters(arch).total, &pruned.before);
-        let after = StepKeys::new(parameters(&pruned.architecture).total, &pruned.after);
+        let after = StepKeys::new(parameters(&pruned.found.architecture).total, &pruned.after);
         let targets = query.targets.iter().map(|target| TargetKeys {
             measure: target.measure,
             ratio: target.ratio,
@@ -173,7 +173,7 @@ impl PruneReport {
                 Measure::Throughput => after.tokens_per_s / before.tokens_per_s,
             },
         });
-        let mut notes = pruned.architecture.notes(workload);
+        let mut notes = pruned.found.architecture.notes(workload);
         if workload.speculate > 0 && workload.draft != Draft::Ngram {
             notes.push(
                 "the layer that drafts is pruned, too: its shape is that of most layers that are left".to_owned(),
@@ -182,20 +182,20 @@ impl PruneReport {
         Ok(Self {
             gpu: predictor.gpu().into(),
             model: arch.into(),
-            pruned: (&pruned.architecture).into(),
+            pruned: (&pruned.found.architecture).into(),
             workload: *workload,
-            framework: FrameworkKeys::of(predictor, &pruned.architecture, workload)?,
+            framework: FrameworkKeys::of(predictor, &pruned.found.architecture, workload)?,
             basis,
             choice: query.choice,
             targets: targets.collect(),
             scored: !query.scores.is_empty(),
-            damage: pruned.damage,
-            damage_bound: pruned.bound,
-            summed_time_us: pruned.summed,
-            layers: LayersKeys::runs(&pruned.layers),
+            damage: pruned.found.damage,
+            damage_bound: pruned.found.bound,
+            summed_time_us: pruned.found.summed,
+            layers: LayersKeys::runs(&pruned.found.layers),
             before,
             after,
-            changes: pruned.changes.iter().map(ChangeKeys::from).collect(),
+            changes: pruned.found.changes.iter().map(ChangeKeys::from).collect(),
             tier: pruned.after.main_tier(),
             tier_shares: pruned.after.tier_shares,
             caveats: SharedWarning::of(&pruned.after),

@@ -10,7 +10,7 @@ pub fn document(checks: &[(String, CheckReport)]) -> Value {
     let mut rules = BTreeMap::new();
     let mut results = Vec::new();
     for (subject, report) in checks {
-        for rule in report.rules.iter().filter(|rule| rule.verdict.is_broken()) {
+        for rule in report.rules.iter().filter(|rule| rule.verdict.severity.is_some()) {
             rules.entry(rule.id).or_insert_with(|| descriptor(rule));
             results.push(result(subject, report, rule));
         }
@@ -69,9 +69,9 @@ fn message(report: &CheckReport, rule: &RuleKeys) -> String {
         if let Some(gain) = fix.gain {
             text += &format!(
                 ", which saves {} of the time ({} to {})",
-                percent(gain.time_saved_fraction),
-                percent(gain.low_fraction),
-                percent(gain.high_fraction)
+                percent(gain.expected),
+                percent(gain.low),
+                percent(gain.high)
             );
         }
         text.push('.');

@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// An operator on the wire: its kind, then its dimensions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape(Op);
+pub(super) struct Shape(pub(super) Op);
 
 impl From<&Op> for Shape {
     fn from(op: &Op) -> Self {

@@ -2,14 +2,18 @@
 
 use crate::ops::Dtype;
 use crate::request::Size;
-use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// Operators with the keys that answers have under `op`, and `count` for how often each runs.
-#[derive(Clone, Debug, ToSchema)]
-#[serde(untagged)]
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    expecting = "expected a list of objects, or one text with an object a line"
+)]
 pub enum OperatorList {
     /// One object an operator.
     #[schema(value_type = Vec<Object>)]
@@ -17,24 +21,6 @@ pub enum OperatorList {
     /// JSON lines, one operator a line.
     Lines(String),
 }
-
-impl<'de> Deserialize<'de> for OperatorList {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let objects = match Value::deserialize(deserializer)? {
-            Value::String(lines) => return Ok(Self::Lines(lines)),
-            Value::Array(objects) => objects.into_iter().map(|object| match object {
-                Value::Object(object) => Some(object),
-                _ => None,
-            }),
-            _ => return Err(D::Error::custom(EXPECTED)),
-        };
-        let objects: Option<_> = objects.collect();
-        let objects = objects.ok_or_else(|| D::Error::custom(EXPECTED))?;
-        Ok(Self::Objects(objects))
-    }
-}
-
-const EXPECTED: &str = "expected a list of objects, or one text with an object a line";
 
 /// Every operator of an ONNX model, or of a list.
 #[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]

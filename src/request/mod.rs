@@ -42,7 +42,7 @@ pub use graph::{GraphRequest, OperatorList};
 pub use groups::{GROUPS, Group, group, label};
 pub use model::{ArchitectureRequest, ModelRequest, UNNAMED};
 pub use operator::{AttentionRequest, BatchRequest, GemmRequest, OperatorRequest};
-pub use plan::{GpuCounts, GpuPrices, PlanRequest, Planned, Tokens, UsdPerHour};
+pub use plan::{GpuCounts, GpuPrices, PlanRequest, Planned, Tokens};
 pub use prune::PruneRequest;
 pub use search::{LEAST_POSITIONS, Parameters, SearchRequest};
 pub use size::{Size, Sizes};
@@ -50,5 +50,6 @@ pub use step::{RunRequest, StepRequest};
 pub use target::{DEFAULT_GPU, FrameworkRequest, TargetRequest};
 pub use workload::WorkloadRequest;
 pub use written::{
-    Confidence, Gigabits, Gigabytes, LinearShare, MemoryShare, Milliseconds, TargetLoss, Tolerance, Top, ZeroStage,
+    Confidence, Gigabits, Gigabytes, LinearShare, MemoryShare, Milliseconds, TargetLoss, Tolerance, Top, UsdPerHour,
+    ZeroStage,
 };

@@ -10,7 +10,8 @@ use crate::ops::{Dtype, RouterLoad};
 use crate::plan::{Limits, MOST_GPUS, OFFLOAD_LAST, Query, SERVING_MEMORY_SHARE, memory_share, sequences};
 use crate::request::workload::{USUAL_SEQUENCE, format};
 use crate::request::written::{
-    Confidence, MemoryShare, Milliseconds, Top, Written, ZeroStage, number_or_text, written,
+    Confidence, MemoryShare, Milliseconds, Top, UsdPerHour, Written, ZeroStage, number_or_text, number_or_text_schema,
+    written,
 };
 use crate::request::{ArchitectureRequest, Size, Sizes, number};
 use crate::units::Seconds;
@@ -54,7 +55,11 @@ impl Written for GpuCounts {
         let text = ObjectBuilder::new()
             .pattern(Some("^[0-9]+(:[0-9]+)?$"))
             .examples(["8:1024"]);
-        number_or_text_schema(Type::Integer, MOST_GPUS as f64, text.description(Some(Self::ALLOWED)))
+        number_or_text_schema(
+            Type::Integer,
+            [1.0, MOST_GPUS as f64],
+            text.description(Some(Self::ALLOWED)),
+        )
     }
 }
 
@@ -94,30 +99,11 @@ impl Written for Tokens {
         let text = ObjectBuilder::new()
             .pattern(Some("^[0-9]+(\\.[0-9]+)?([Ee][0-9]{1,2}|[KkMmBbTt])?$"))
             .examples(["4M"]);
-        number_or_text_schema(Type::Number, Self::MOST as f64, text.description(Some(Self::ALLOWED)))
-    }
-}
-
-/// The price of one GPU for an hour, in US dollars.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UsdPerHour(pub f64);
-
-impl UsdPerHour {
-    const MOST: f64 = 1e4;
-}
-
-impl Written for UsdPerHour {
-    const ALLOWED: &'static str = "a number above 0 and up to 10000, in US dollars";
-
-    fn read(text: &str) -> Option<Self> {
-        let usd = text.trim().trim_start_matches('$').parse().ok()?;
-        (usd > 0.0 && usd <= Self::MOST).then_some(Self(usd))
-    }
-
-    fn described() -> RefOr<Schema> {
-        let number = ObjectBuilder::new().schema_type(Type::Number);
-        let number = number.exclusive_minimum(Some(0.0));
-        number.maximum(Some(Self::MOST)).into()
+        number_or_text_schema(
+            Type::Number,
+            [1.0, Self::MOST as f64],
+            text.description(Some(Self::ALLOWED)),
+        )
     }
 }
 
@@ -160,8 +146,7 @@ fn is_named(name: &str, gpu: &Gpu) -> bool {
 }
 
 impl Written for GpuPrices {
-    const ALLOWED: &'static str =
-        "a number above 0 and up to 10000, in US dollars, or one a GPU such as h100=2.5,b200=5";
+    const ALLOWED: &'static str = "a number from 0.0001 to 10000, in US dollars, or one a GPU such as h100=2.5,b200=5";
 
     fn read(text: &str) -> Option<Self> {
         let (mut all, mut named) = (None, Vec::new());
@@ -188,15 +173,7 @@ impl Written for GpuPrices {
     }
 }
 
-written!(GpuCounts, Tokens, UsdPerHour, GpuPrices);
-
-/// The schema of a number from 1 to `most`, or of a text.
-fn number_or_text_schema(number: Type, most: f64, text: ObjectBuilder) -> RefOr<Schema> {
-    let number = ObjectBuilder::new().schema_type(number);
-    let number = number.minimum(Some(1)).maximum(Some(most));
-    let text = text.schema_type(Type::String);
-    OneOfBuilder::new().item(number).item(text).into()
-}
+written!(GpuCounts, Tokens, GpuPrices);
 
 /// The best layout of a model over a number of GPUs. What is left out is planned.
 #[derive(Clone, Debug, serde::Deserialize, ToSchema, clap::Args)]

@@ -7,7 +7,9 @@ use crate::gpu::Gpu;
 use crate::ops::{Dtype, Recurrence};
 use crate::plan::{Limits, SERVING_MEMORY_SHARE};
 use crate::request::workload::USUAL_SEQUENCE;
-use crate::request::written::{Confidence, LinearShare, Milliseconds, TargetLoss, Tolerance, Top, Written, written};
+use crate::request::written::{
+    Confidence, LinearShare, Milliseconds, TargetLoss, Tolerance, Top, Written, number_or_text_schema, written,
+};
 use crate::request::{
     ArchitectureRequest, Budget, GpuPrices, ServedTokens, Size, Sizes, Tokens, WorkloadRequest, number,
 };
@@ -17,7 +19,7 @@ use crate::search::shape::{Count, Fixed};
 use crate::search::{self, Free, Life, Method, PARAMETERS, Request};
 use crate::units::Seconds;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{OneOfBuilder, Type};
+use utoipa::openapi::schema::Type;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 /// Positions that an exported config allows at least.
@@ -640,16 +642,12 @@ impl Written for Parameters {
     }
 
     fn described() -> RefOr<Schema> {
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Number)
-            .minimum(Some(PARAMETERS.0))
-            .maximum(Some(PARAMETERS.1));
         let text = ObjectBuilder::new()
-            .schema_type(Type::String)
             .pattern(Some("^[0-9]+(,[0-9]{3})*(\\.[0-9]+)?([Ee][0-9]{1,2}| ?[KkMmBbTt])?$"))
             .description(Some(Self::ALLOWED))
             .examples(["6.7B"]);
-        OneOfBuilder::new().item(number).item(text).into()
+        let ends = [PARAMETERS.0 as f64, PARAMETERS.1 as f64];
+        number_or_text_schema(Type::Number, ends, text)
     }
 }
 

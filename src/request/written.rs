@@ -3,7 +3,7 @@
 use crate::request::number;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
-use utoipa::openapi::schema::Type;
+use utoipa::openapi::schema::{OneOfBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 /// A value that is read from a text; [`written`] gives it to the command line, to JSON and to the schemas.
@@ -128,40 +128,15 @@ bounded! {
     ZeroStage(u8 Integer): 0 to 3, |text| text.parse().ok(), "a whole number from 0 to 3";
     /// How many answers are reported.
     Top(u64 Integer): 1 to 1000, |text| text.parse().ok(), "a whole number from 1 to 1000";
+    /// A limit of latency.
+    Milliseconds(f64 Number): 0.001 to 1e9, milliseconds, "milliseconds from 0.001 to 1e9";
+    /// The price of one GPU for an hour, in US dollars.
+    UsdPerHour(f64 Number): 0.0001 to 10000.0, usd, "a number from 0.0001 to 10000, in US dollars";
     /// A bandwidth in Gb/s.
     Gigabits(f64 Number): 0.001 to 8000.0, |text| rate(text, "Gb/s"), "a number from 0.001 to 8000, in Gb/s";
     /// A bandwidth in GB/s.
     Gigabytes(f64 Number): 0.001 to 8000.0, |text| rate(text, "GB/s"), "a number from 0.001 to 8000, in GB/s";
 }
-
-/// A limit of latency.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Milliseconds(pub f64);
-
-impl Milliseconds {
-    fn above_zero(number: f64) -> Option<Self> {
-        (number > 0.0 && number.is_finite()).then_some(Self(number))
-    }
-}
-
-impl Written for Milliseconds {
-    const ALLOWED: &'static str = "milliseconds above 0";
-
-    fn read(text: &str) -> Option<Self> {
-        number::with_unit(text, &[("ms", 1.0), ("s", 1e3)]).and_then(Self::above_zero)
-    }
-
-    fn of_json(value: &Value) -> Option<Self> {
-        value.as_f64().and_then(Self::above_zero)
-    }
-
-    fn described() -> RefOr<Schema> {
-        let number = ObjectBuilder::new().schema_type(Type::Number);
-        number.exclusive_minimum(Some(0.0)).into()
-    }
-}
-
-written!(Milliseconds);
 
 impl Default for Tolerance {
     fn default() -> Self {
@@ -175,7 +150,25 @@ impl Default for Top {
     }
 }
 
+/// `50`, `50ms`, `0.05s`.
+fn milliseconds(text: &str) -> Option<f64> {
+    number::with_unit(text, &[("ms", 1.0), ("s", 1e3)])
+}
+
+/// `2.5`, `$2.5`.
+fn usd(text: &str) -> Option<f64> {
+    text.trim().trim_start_matches('$').parse().ok()
+}
+
 /// `400`, `400Gb/s`.
 fn rate(text: &str, unit: &str) -> Option<f64> {
     text.trim().trim_end_matches(unit).trim().parse().ok()
+}
+
+/// The schema of a number between these ends, or of a text.
+pub(super) fn number_or_text_schema(number: Type, [least, most]: [f64; 2], text: ObjectBuilder) -> RefOr<Schema> {
+    let number = ObjectBuilder::new().schema_type(number);
+    let number = number.minimum(Some(least)).maximum(Some(most));
+    let text = text.schema_type(Type::String);
+    OneOfBuilder::new().item(number).item(text).into()
 }

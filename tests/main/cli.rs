@@ -666,7 +666,7 @@ mod tables {
         assert_eq!(train.code, 0, "{}", train.err);
         assert!(train.err.contains("168 rows"), "{}", train.err);
         let document = parse("train", &train.out);
-        let head = &document["heads"][0];
+        let head = &document["submodels"][0];
         assert_eq!(
             [&head["gpu"], &head["stack"], &head["family"]],
             [GPU, "made-up 1", "gemm"]
@@ -758,7 +758,7 @@ fn a_run_of_so_many_tokens_takes_days_and_dollars() {
     ] {
         refused(line, 2, &["unexpected argument '--tokens'"]);
     }
-    refused(&format!("{step} --usd-per-gpu-hour 0"), 2, &["above 0 and up to 10000"]);
+    refused(&format!("{step} --usd-per-gpu-hour 0"), 2, &["from 0.0001 to 10000"]);
 }
 
 #[test]

@@ -373,7 +373,6 @@ fn wgpu_trains_like_the_cpu() {
     let samples = Samples {
         width: 8,
         targets: inputs.chunks(8).map(|row| row[0] * 0.3 - row[5]).collect(),
-        weights: vec![1.0; 64],
         inputs: inputs.clone(),
     };
     let config = FitConfig {

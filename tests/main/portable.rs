@@ -61,7 +61,7 @@ fn whole_way(device: &str) {
     let trained = answer(&[
         "train", "--data", &table, "--out", &model, "--epochs", "8", "--labels", "500",
     ]);
-    let head = &trained["heads"][0];
+    let head = &trained["submodels"][0];
     assert_eq!(head["gpu"], gpu);
     let held_out = &head["held_out"][0];
     assert!(held_out["n"].as_u64().unwrap() > 0, "{trained}");

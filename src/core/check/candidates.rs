@@ -3,13 +3,10 @@
 //! The vocabulary grows, heads are cut anew from the same width, other dimensions go to near multiples of the alignment
 //! and of tiles. Where the parameters would leave their budget the MLP width is fitted to it again.
 
-use crate::arch::Architecture;
-use crate::arch::Workload;
-use crate::arch::parameters;
+use crate::arch::{Architecture, Workload, parameters};
 use crate::check::workloads;
 use crate::gpu::Gpu;
-use crate::rules::Adjust;
-use crate::rules::Rule;
+use crate::rules::{Adjust, Rule};
 
 /// A fix changes the number of parameters by no more than this share.
 pub const MOST_PARAMETER_CHANGE: f64 = 0.01;

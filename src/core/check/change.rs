@@ -1,8 +1,6 @@
 //! Which dimensions a shape changes, and how far that takes it from the original.
 
-use crate::arch::Architecture;
-use crate::arch::Dimension;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Dimension, Workload};
 use serde::Serialize;
 use utoipa::ToSchema;
 

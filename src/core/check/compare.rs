@@ -4,43 +4,39 @@
 //! the steps consist of the same roles; an operator that is in both steps errs alike. The constants of the framework move
 //! both, each by its own share. The rest is independent.
 
-use crate::arch::Phase;
-use crate::arch::Role;
+use crate::arch::{Phase, Role};
 use crate::framework::Framework;
 use crate::predict::step::{Line, Sensitivity, StepEstimate};
 use crate::stats::quadrature;
+use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// What another shape gains, as fractions of the GPU time that a token takes as it is: 0.05 = 5 % less.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Gain {
     /// Predicted.
+    #[serde(rename = "time_saved_fraction")]
     pub expected: f64,
     /// Lower end of the 90 % interval.
+    #[serde(rename = "low_fraction")]
     pub low: f64,
     /// Upper end of the 90 % interval.
+    #[serde(rename = "high_fraction")]
     pub high: f64,
+    /// What it comes to.
+    pub outlook: Outlook,
 }
 
-/// What a gain comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlook {
-    /// The whole interval says faster.
-    Faster,
-    /// The interval holds zero.
-    Unclear,
-    /// The whole interval says slower.
-    Slower,
-}
-
-impl Outlook {
-    /// The name used on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Faster => "faster",
-            Self::Unclear => "unclear",
-            Self::Slower => "slower",
-        }
+named_enum! {
+    /// What a gain comes to.
+    Outlook {
+        /// The whole interval says faster.
+        Faster = "faster",
+        /// The interval holds zero.
+        Unclear = "unclear",
+        /// The whole interval says slower.
+        Slower = "slower",
     }
 }
 
@@ -50,21 +46,18 @@ impl Gain {
         let ratio = after.gpu_time_per_token() / before.gpu_time_per_token();
         let [one, other] = [before, after].map(|step| Sensitivity::of(&step.ledger, framework));
         let half_width = quadrature(uncertainty(before, after), one.half_width_to(&other));
+        let [low, high] = [half_width, -half_width].map(|end| 1.0 - ratio * end.exp());
         Self {
             expected: 1.0 - ratio,
-            low: 1.0 - ratio * half_width.exp(),
-            high: 1.0 - ratio * (-half_width).exp(),
-        }
-    }
-
-    /// What it comes to.
-    pub fn outlook(&self) -> Outlook {
-        if self.low > 0.0 {
-            Outlook::Faster
-        } else if self.high < 0.0 {
-            Outlook::Slower
-        } else {
-            Outlook::Unclear
+            low,
+            high,
+            outlook: if low > 0.0 {
+                Outlook::Faster
+            } else if high < 0.0 {
+                Outlook::Slower
+            } else {
+                Outlook::Unclear
+            },
         }
     }
 }

@@ -1,28 +1,13 @@
 //! The nearest shape that fixes a broken rule, and the one that fixes most rules at once.
 
-use crate::arch::Architecture;
-use crate::arch::Workload;
-use crate::arch::parameters;
-use crate::check::MOST_PARAMETER_CHANGE;
-use crate::check::Remedy;
-use crate::check::candidates::Candidate;
-use crate::check::candidates::candidates;
-use crate::check::change::Change;
-use crate::check::change::changes;
-use crate::check::change::distance;
-use crate::check::change::only;
+use crate::arch::{Architecture, Workload, parameters};
+use crate::check::candidates::{Candidate, candidates};
+use crate::check::change::{Change, changes, distance, only};
 use crate::check::compare::Gain;
+use crate::check::{MOST_PARAMETER_CHANGE, Remedy};
 use crate::predict::Predictor;
-use crate::predict::step::StepEstimate;
-use crate::predict::step::estimate_step;
-use crate::rules::Finding;
-use crate::rules::Kind;
-use crate::rules::RULES;
-use crate::rules::Rule;
-use crate::rules::Severity;
-use crate::rules::Subject;
-use crate::rules::is_met;
-use crate::rules::judge_all;
+use crate::predict::step::{StepEstimate, estimate_step};
+use crate::rules::{Finding, Kind, RULES, Rule, Severity, Subject, is_met, judge_all};
 
 /// Near shapes of one rule that are predicted. Ours: each takes the prediction of a whole step, and they come nearest
 /// first, so that more of them are only farther.
@@ -318,7 +303,7 @@ impl<'a> Fixer<'a> {
     /// Whether a hard rule is broken that was not, or was only advice.
     fn is_worse(&self, findings: &[Finding]) -> bool {
         self.findings.iter().zip(findings).any(|(before, after)| {
-            after.verdict.severity() == Some(Severity::Hard) && before.verdict.severity() != Some(Severity::Hard)
+            after.verdict.severity == Some(Severity::Hard) && before.verdict.severity != Some(Severity::Hard)
         })
     }
 

@@ -18,22 +18,16 @@ mod workloads;
 
 pub use candidates::MOST_PARAMETER_CHANGE;
 pub use change::Change;
-pub use compare::Gain;
-pub use compare::Outlook;
+pub use compare::{Gain, Outlook};
 pub use fix::Fix;
 pub use operator::{Faster, Limit, Limits, OperatorDiagnosis, Resize, check_operator, limits, refusal};
 
-use crate::arch::Architecture;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Workload};
 use crate::check::fix::Fixer;
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::predict::Predictor;
-use crate::predict::step::StepEstimate;
-use crate::predict::step::estimate_step;
-use crate::rules::Finding;
-use crate::rules::Rule;
-use crate::rules::judge_all;
+use crate::predict::step::{StepEstimate, estimate_step};
+use crate::rules::{Finding, Rule, Severity, judge_all};
 
 /// Everything that the rules and the predictor say of one shape.
 #[derive(Debug)]
@@ -85,7 +79,7 @@ impl Diagnosis {
 
     /// Whether the rule is broken and a fix may be faster.
     pub fn is_broken(&self) -> bool {
-        self.finding.verdict.counts()
+        self.finding.verdict.counts(true)
     }
 }
 
@@ -149,7 +143,7 @@ pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Res
         .zip(remedies)
         .map(|(mut finding, remedy)| {
             if matches!(remedy, Some(Remedy::NotFaster { .. })) {
-                finding.verdict = finding.verdict.without_gain();
+                finding.verdict = finding.verdict.with_severity(Severity::NoGain);
             }
             Diagnosis { finding, remedy }
         })

@@ -7,7 +7,7 @@ use crate::gpu::{Gpu, Vendor};
 use crate::ops::{Attention, Gemm, Op, Value};
 use crate::predict::Predictor;
 use crate::predict::estimate::{Bound, Tier};
-use crate::rules::{FLASH_SIZES, LOAD_BYTES, OperatorFinding, fused_head, judge_operator};
+use crate::rules::{FLASH_SIZES, LOAD_BYTES, OperatorFinding, Severity, fused_head, judge_operator};
 use crate::tiles::{Tile, Waves};
 use crate::units::Seconds;
 use serde::Serialize;
@@ -98,11 +98,13 @@ pub struct Limits {
 }
 
 /// A rule on a single operator and what can be done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OperatorDiagnosis {
     /// The rule and its verdict.
+    #[serde(flatten)]
     pub finding: OperatorFinding,
     /// The near operator that fixes what the rule is about, where it is broken and one is faster.
+    #[serde(rename = "fix")]
     pub faster: Option<Faster>,
 }
 
@@ -134,11 +136,11 @@ pub fn limits(predictor: &Predictor, op: &Op) -> Limits {
 /// What the rules on single operators say of `op`, with the near operator that fixes each broken one.
 pub fn check_operator(gpu: &Gpu, op: &Op, limits: &Limits) -> Vec<OperatorDiagnosis> {
     let diagnosed = judge_operator(op, gpu).into_iter().map(|mut finding| {
-        let near = limits.faster.as_ref().filter(|_| finding.verdict.counts());
+        let near = limits.faster.as_ref().filter(|_| finding.verdict.counts(true));
         let fixes = |faster: &&Faster| (faster.limit == Limit::Waves) == finding.is_of_waves;
         let faster = near.and_then(|near| near.iter().find(fixes).cloned());
         if near.is_some() && faster.is_none() {
-            finding.verdict = finding.verdict.without_gain();
+            finding.verdict = finding.verdict.with_severity(Severity::NoGain);
         }
         OperatorDiagnosis { finding, faster }
     });

@@ -1,11 +1,9 @@
 //! Checks of published shapes, and promises that hold for any shape.
 
 use super::*;
-use crate::arch::AttentionKernel;
-use crate::arch::parameters;
+use crate::arch::{AttentionKernel, parameters};
 use crate::gpu::Gpu;
-use crate::rules::Subject;
-use crate::rules::is_met;
+use crate::rules::{Subject, is_met};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
@@ -62,7 +60,7 @@ fn gpt3_is_told_of_its_heads_and_its_vocabulary() {
         for (rule, number) in [("head-size", "80"), ("vocabulary", "50257")] {
             let diagnosis = check.diagnosis(rule).unwrap();
             assert!(diagnosis.is_broken());
-            let detail = diagnosis.finding.verdict.detail();
+            let detail = &diagnosis.finding.verdict.detail;
             assert!(detail.contains(number), "{detail}");
         }
         for (rule, fix) in all_fixes(&check) {
@@ -70,7 +68,7 @@ fn gpt3_is_told_of_its_heads_and_its_vocabulary() {
         }
         let vocabulary = nearest(&check, "vocabulary");
         assert_eq!(vocabulary.architecture.vocab, 50304);
-        assert_eq!(vocabulary.gain.unwrap().outlook(), Outlook::Faster);
+        assert_eq!(vocabulary.gain.unwrap().outlook, Outlook::Faster);
         let heads = nearest(&check, "head-size");
         assert_eq!(heads.architecture.head_dim, 64);
         assert_eq!(heads.architecture.hidden, 2560);
@@ -203,7 +201,7 @@ fn the_same_step_gains_nothing_for_certain() {
     let framework = predictor.framework(crate::arch::Mode::Train).unwrap();
     let same = Gain::between(framework, &step(4), &step(4));
     assert_eq!((same.expected, same.low, same.high), (0.0, 0.0, 0.0));
-    assert_eq!(same.outlook(), Outlook::Unclear);
+    assert_eq!(same.outlook, Outlook::Unclear);
     let larger = Gain::between(framework, &step(1), &step(8));
     assert!(larger.low <= larger.expected && larger.expected <= larger.high);
     assert!(larger.expected > 0.0, "{larger:?}");

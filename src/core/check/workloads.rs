@@ -1,8 +1,6 @@
 //! Near workloads that may fix a rule: batches, sequences, fewer ranks.
 
-use crate::arch::Architecture;
-use crate::arch::Mode;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Mode, Workload};
 
 fn with_batch(work: &Workload, batch: u64) -> Workload {
     Workload { batch, ..*work }

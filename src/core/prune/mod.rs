@@ -144,14 +144,20 @@ pub struct Query<'a> {
 
 /// What a model keeps.
 pub struct Pruned {
-    /// The model that is left.
-    pub architecture: Architecture,
-    /// Each layer of the model that it comes from, those of nothing included; of layers that are alike, those that are left.
-    pub layers: Vec<LayerKind>,
+    /// What is left.
+    pub found: Found,
     /// The step of the model that it comes from.
     pub before: StepEstimate,
     /// Its own.
     pub after: StepEstimate,
+}
+
+/// What is left of a model.
+pub struct Found {
+    /// The model that is left.
+    pub architecture: Architecture,
+    /// Each layer of the model that it comes from, those of nothing included; of layers that are alike, those that are left.
+    pub layers: Vec<LayerKind>,
     /// The expected damage.
     pub damage: f64,
     /// Less damage than this no choice does.
@@ -321,24 +327,9 @@ pub fn prune(predictor: &Predictor, query: &Query<'_>) -> Result<Pruned> {
     found.architecture.name = format!("{}-pruned", query.architecture.name);
     Ok(Pruned {
         after: estimate_step(predictor, &found.architecture, query.workload)?,
-        architecture: found.architecture,
-        layers: found.layers,
+        found,
         before,
-        damage: found.damage,
-        bound: found.bound,
-        summed: found.summed,
-        changes: found.changes,
     })
-}
-
-/// [`Pruned`] without its steps.
-struct Found {
-    architecture: Architecture,
-    layers: Vec<LayerKind>,
-    damage: f64,
-    bound: f64,
-    summed: Option<Seconds>,
-    changes: Vec<Change>,
 }
 
 #[cfg(test)]
@@ -444,14 +435,17 @@ mod tests {
                     "{model}: {reached}"
                 );
             }
-            let off = pruned.summed.unwrap() / pruned.after.time - 1.0;
+            let off = pruned.found.summed.unwrap() / pruned.after.time - 1.0;
             let most = if work.tp == 8 { 0.09 } else { 0.05 };
             assert!(off.abs() < most, "{model} {work}: {off}");
-            assert!(pruned.bound <= pruned.damage && pruned.damage < 1.0, "{model}");
-            let without = pruned.layers.iter().filter(|layer| layer.heads == 0).count();
-            assert!(2 * without <= pruned.layers.len() + 1, "{model}: {without}");
-            let kept = pruned.layers.iter().filter(|layer| layer.is_something()).count();
-            assert_eq!(kept as u64, pruned.architecture.layers);
+            assert!(
+                pruned.found.bound <= pruned.found.damage && pruned.found.damage < 1.0,
+                "{model}"
+            );
+            let without = pruned.found.layers.iter().filter(|layer| layer.heads == 0).count();
+            assert!(2 * without <= pruned.found.layers.len() + 1, "{model}: {without}");
+            let kept = pruned.found.layers.iter().filter(|layer| layer.is_something()).count();
+            assert_eq!(kept as u64, pruned.found.architecture.layers);
             let uniform = asked(model, &work, targets, Choice::Uniform, &[]);
             match model {
                 "deepseek-v2-lite" | "deepseek-v3" => assert!(uniform.is_err()),
@@ -474,14 +468,14 @@ mod tests {
             .collect();
         let target = Target { ratio: 0.75, ..LATENCY };
         let pruned = asked("llama-3-8b", &work, &[target], Choice::Blocks, &scores).unwrap();
-        let lost: Vec<bool> = pruned.layers.iter().map(|layer| layer.heads == 0).collect();
+        let lost: Vec<bool> = pruned.found.layers.iter().map(|layer| layer.heads == 0).collect();
         assert!(lost.iter().skip(1).step_by(2).all(|lost| !lost), "{lost:?}");
         let count = lost.iter().filter(|lost| **lost).count();
         assert!(
-            (pruned.damage - 0.01 * count as f64).abs() < 1e-9 && count > 5,
+            (pruned.found.damage - 0.01 * count as f64).abs() < 1e-9 && count > 5,
             "{count}"
         );
-        assert!(pruned.layers.iter().all(|layer| layer.d_ff == 14336));
+        assert!(pruned.found.layers.iter().all(|layer| layer.d_ff == 14336));
 
         let one = |score: Score| {
             asked("llama-3-8b", &work, &[target], Choice::Blocks, &[score])
@@ -549,10 +543,10 @@ mod tests {
         };
         let pruned = of(0.7).unwrap();
         assert!(
-            pruned.bound > 0.99 * pruned.damage,
+            pruned.found.bound > 0.99 * pruned.found.damage,
             "{} {}",
-            pruned.bound,
-            pruned.damage
+            pruned.found.bound,
+            pruned.found.damage
         );
         let refused = of(0.01).err().unwrap().to_string();
         let least: Target = refused.rsplit(' ').next().unwrap().parse().unwrap();

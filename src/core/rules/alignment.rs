@@ -1,12 +1,8 @@
 //! Rules on the widths of the linear maps and of the output head.
 
-use crate::arch::Architecture;
-use crate::arch::MlpKind;
-use crate::rules::Severity;
-use crate::rules::Subject;
-use crate::rules::Verdict;
-use crate::rules::factors;
+use crate::arch::{Architecture, MlpKind};
 use crate::rules::operator::LOAD_BYTES;
+use crate::rules::{Severity, Subject, Verdict, factors};
 
 /// Judges a width that should be a multiple of `wanted`.
 pub(super) fn aligned(subject: &Subject, what: &str, width: u64, wanted: u64) -> Verdict {

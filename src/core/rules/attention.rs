@@ -1,13 +1,9 @@
 //! Rules on the heads.
 
-use crate::arch::AttentionKernel;
-use crate::arch::Mode;
+use crate::arch::{AttentionKernel, Mode};
 use crate::ops::Attention;
-use crate::rules::Severity;
-use crate::rules::Subject;
-use crate::rules::Verdict;
 use crate::rules::alignment::aligned;
-use crate::rules::factors;
+use crate::rules::{Severity, Subject, Verdict, factors};
 
 /// Nothing was gained beyond this head alignment in the paper's figure 7.
 const HEAD_ALIGNMENT: u64 = 64;

@@ -1,20 +1,11 @@
 //! Rules on how well the GEMMs fill the GPU: tokens, micro-batch, tiles, waves, depth.
 
-use crate::arch::Mode;
-use crate::arch::Phase;
-use crate::arch::Role;
-use crate::arch::Workload;
-use crate::arch::lower;
-use crate::arch::{Practice, memory_use};
+use crate::arch::{Mode, Phase, Practice, Role, Workload, lower, memory_use};
 use crate::gpu::Gpu;
-use crate::ops::Gemm;
-use crate::ops::Op;
-use crate::rules::Severity;
-use crate::rules::Subject;
-use crate::rules::Verdict;
+use crate::ops::{Gemm, Op};
 use crate::rules::alignment::aligned;
-use crate::tiles::Tile;
-use crate::tiles::Waves;
+use crate::rules::{Severity, Subject, Verdict};
+use crate::tiles::{Tile, Waves};
 
 /// The large tile laid the other way.
 const TURNED: Tile = Tile::new(Tile::LARGE.columns, Tile::LARGE.rows);
@@ -137,17 +128,11 @@ pub(super) fn tokens(subject: &Subject) -> Verdict {
         return Verdict::not_applicable("decode waits for the weights, not for arithmetic");
     }
     let what = format!("batch {} x seq {}:", work.batch, work.seq);
-    match aligned(subject, &what, work.tokens(), subject.alignment()) {
-        // Only the backward pass reduces over tokens.
-        Verdict::Broken {
-            value, wanted, detail, ..
-        } if !work.trains() => Verdict::Broken {
-            severity: Severity::Advice,
-            value,
-            wanted,
-            detail,
-        },
-        verdict => verdict,
+    let verdict = aligned(subject, &what, work.tokens(), subject.alignment());
+    // Only the backward pass reduces over tokens.
+    match work.trains() {
+        true => verdict,
+        false => verdict.with_severity(Severity::Advice),
     }
 }
 

@@ -20,9 +20,10 @@ pub use attention::{FLASH_SIZES, fused_head};
 pub use operator::{LOAD_BYTES, OperatorFinding, judge_operator};
 pub use table::RULES;
 
-use crate::arch::Architecture;
-use crate::arch::Workload;
+use crate::arch::{Architecture, Workload};
 use crate::gpu::Gpu;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// One sizing rule.
 #[derive(Debug)]
@@ -112,97 +113,86 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// Whether a subject does what a rule asks.
+    State {
+        /// It does.
+        Met = "met",
+        /// It does not.
+        Broken = "broken",
+        /// The rule has nothing to say here.
+        NotApplicable = "not_applicable",
+    }
+}
+
 /// The verdict of a rule on a subject, with the numbers that decided it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// The shape does what is asked.
-    Met {
-        /// The numbers.
-        detail: String,
-    },
-    /// It does not.
-    Broken {
-        /// How much that says.
-        severity: Severity,
-        /// The number that is wrong.
-        value: f64,
-        /// What it should be.
-        wanted: String,
-        /// Both in one sentence.
-        detail: String,
-    },
-    /// The rule has nothing to say here.
-    NotApplicable {
-        /// Why not.
-        why: String,
-    },
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Verdict {
+    /// Whether the subject does what is asked.
+    #[serde(rename = "verdict")]
+    pub state: State,
+    /// How much it says that the rule is broken; `None` if it is not.
+    pub severity: Option<Severity>,
+    /// The numbers in one sentence, or why the rule does not apply.
+    pub detail: String,
+    /// The number that is wrong; `None` if none is.
+    pub value: Option<f64>,
+    /// What it should be.
+    pub wanted: Option<String>,
 }
 
 impl Verdict {
     /// Whether the rule is met; `None` if it does not apply.
     pub const fn is_met(&self) -> Option<bool> {
-        match self {
-            Self::Met { .. } => Some(true),
-            Self::Broken { .. } => Some(false),
-            Self::NotApplicable { .. } => None,
+        match self.state {
+            State::Met => Some(true),
+            State::Broken => Some(false),
+            State::NotApplicable => None,
         }
     }
 
-    /// The name used on the wire.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Met { .. } => "met",
-            Self::Broken { .. } => "broken",
-            Self::NotApplicable { .. } => "not_applicable",
-        }
-    }
-
-    /// How much it says that the rule is broken; `None` if it is not.
-    pub const fn severity(&self) -> Option<Severity> {
-        match self {
-            Self::Broken { severity, .. } => Some(*severity),
-            _ => None,
-        }
-    }
-
-    /// A broken rule of which a prediction says that no fix is faster.
+    /// The same of `severity`, if the rule is broken.
     #[must_use]
-    pub fn without_gain(mut self) -> Self {
-        if let Self::Broken { severity, .. } = &mut self {
-            *severity = Severity::NoGain;
-        }
+    pub fn with_severity(mut self, severity: Severity) -> Self {
+        self.severity = self.severity.map(|_| severity);
         self
     }
 
-    /// Whether the rule is broken and a fix may be faster.
-    pub fn counts(&self) -> bool {
-        self.severity().is_some_and(|severity| severity != Severity::NoGain)
+    /// Whether the rule is broken, a fix may be faster, and it is no advice unless that is wanted.
+    pub const fn counts(&self, advice: bool) -> bool {
+        match self.severity {
+            Some(Severity::Hard) => true,
+            Some(Severity::Advice) => advice,
+            Some(Severity::NoGain) | None => false,
+        }
     }
 
-    /// The sentence with the numbers.
-    pub fn detail(&self) -> &str {
-        match self {
-            Self::Met { detail } | Self::Broken { detail, .. } => detail,
-            Self::NotApplicable { why } => why,
+    fn new(state: State, detail: impl Into<String>) -> Self {
+        Self {
+            state,
+            severity: None,
+            detail: detail.into(),
+            value: None,
+            wanted: None,
         }
     }
 
     fn met(detail: impl Into<String>) -> Self {
-        Self::Met { detail: detail.into() }
+        Self::new(State::Met, detail)
     }
 
     fn not_applicable(why: impl Into<String>) -> Self {
-        Self::NotApplicable { why: why.into() }
+        Self::new(State::NotApplicable, why)
     }
 
     /// `detail; wanted wanted`.
     fn broken(severity: Severity, value: f64, wanted: String, detail: &str) -> Self {
         let detail = format!("{detail}; {wanted} wanted");
-        Self::Broken {
-            severity,
-            value,
-            wanted,
-            detail,
+        Self {
+            severity: Some(severity),
+            value: Some(value),
+            wanted: Some(wanted),
+            ..Self::new(State::Broken, detail)
         }
     }
 }

@@ -2,31 +2,32 @@
 
 use crate::gpu::Gpu;
 use crate::ops::{Attention, Gemm, Op};
-use crate::rules::Rule;
-use crate::rules::Severity;
-use crate::rules::Verdict;
 use crate::rules::attention::{READS_THE_CACHE, cached_head, flash_size, head_fits};
-use crate::rules::factors;
 use crate::rules::fill::{gemm_tiles, gemm_waves};
+use crate::rules::{Rule, Severity, Verdict, factors};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Bytes of the widest load of one thread. A forward GEMM needs no more; the rest of the alignment is earned by the
 /// reductions of the backward pass.
 pub const LOAD_BYTES: u64 = 16;
 
 /// What a rule asks of one operator, and whether it does that.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct OperatorFinding {
     /// Stable name on the wire, in kebab-case.
     pub id: &'static str,
+    /// What it says.
+    #[serde(flatten)]
+    pub verdict: Verdict,
     /// What it asks.
     pub demand: &'static str,
     /// Why.
     pub reason: &'static str,
     /// Who says so.
     pub source: &'static str,
-    /// What it says.
-    pub verdict: Verdict,
     /// Whether whole waves fix it; else other alignment does.
+    #[serde(skip)]
     pub is_of_waves: bool,
 }
 

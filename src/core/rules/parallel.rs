@@ -1,11 +1,8 @@
 //! Rules on how a model is split over GPUs.
 
-use crate::arch::Workload;
-use crate::arch::{Practice, memory_use};
-use crate::rules::Severity;
-use crate::rules::Subject;
-use crate::rules::Verdict;
+use crate::arch::{Practice, Workload, memory_use};
 use crate::rules::alignment::inner;
+use crate::rules::{Severity, Subject, Verdict};
 
 pub(super) fn tensor_parallel(subject: &Subject) -> Verdict {
     let tp = subject.work.tp;

@@ -1,13 +1,7 @@
 //! The rules themselves. Sources: the paper's closing list as its first author retells it, the raw sweeps behind
 //! the paper, NVIDIA's guide, ModernBERT; `derived` marks what follows from the shapes of the GEMMs alone.
 
-use crate::rules::Adjust;
-use crate::rules::Kind;
-use crate::rules::Rule;
-use crate::rules::alignment;
-use crate::rules::attention;
-use crate::rules::fill;
-use crate::rules::parallel;
+use crate::rules::{Adjust, Kind, Rule, alignment, attention, fill, parallel};
 
 /// Every rule, in the paper's order; those that follow-ups added come last.
 pub static RULES: &[Rule] = &[

@@ -41,14 +41,11 @@ fn head_size_80_fails_at_64_and_passes_at_8_and_where_nothing_is_aligned() {
         }
     }
     let hard = verdict("head-size", &gpt, &unfused(), "a100");
-    assert_eq!(hard.severity(), Some(Severity::Hard));
-    assert_eq!(hard.detail(), "head size 80 = 16 · 5; a multiple of 64 wanted");
+    assert_eq!(hard.severity, Some(Severity::Hard));
+    assert_eq!(hard.detail, "head size 80 = 16 · 5; a multiple of 64 wanted");
     let advice = verdict("head-size", &gpt, &train(), "a100");
-    assert_eq!(advice.severity(), Some(Severity::Advice));
-    assert!(
-        advice.detail().contains("FlashAttention computes it as 96"),
-        "{advice:?}"
-    );
+    assert_eq!(advice.severity, Some(Severity::Advice));
+    assert!(advice.detail.contains("FlashAttention computes it as 96"), "{advice:?}");
 }
 
 #[test]
@@ -254,11 +251,11 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
     assert_eq!(cases.len(), RULES.len());
     for (rule, (good, good_work), (bad, bad_work)) in cases {
         let good = verdict(rule, &good, &good_work, "h200");
-        assert_eq!(good.is_met(), Some(true), "{rule}: {}", good.detail());
+        assert_eq!(good.is_met(), Some(true), "{rule}: {}", good.detail);
         let bad = verdict(rule, &bad, &bad_work, "h200");
-        assert_eq!(bad.is_met(), Some(false), "{rule}: {}", bad.detail());
-        assert!(bad.detail().contains("wanted"), "{rule}: {}", bad.detail());
-        assert!(bad.severity().is_some() && good.severity().is_none());
+        assert_eq!(bad.is_met(), Some(false), "{rule}: {}", bad.detail);
+        assert!(bad.detail.contains("wanted"), "{rule}: {}", bad.detail);
+        assert!(bad.severity.is_some() && good.severity.is_none());
     }
 }
 
@@ -267,7 +264,7 @@ fn a_split_that_does_not_run_is_still_judged() {
     let llama = preset("llama-3-8b");
     let findings = judge_all(&llama, &split(6, 1), Gpu::find("h200").unwrap());
     let node = findings.iter().find(|finding| finding.rule.id == "node-size");
-    let detail = node.unwrap().verdict.detail();
+    let detail = &node.unwrap().verdict.detail;
     assert!(detail.contains("heads 32") && detail.contains("d_ff 14336"), "{detail}");
 }
 

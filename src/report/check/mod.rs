@@ -11,7 +11,7 @@ use crate::predict::estimate::{Tier, TierShares};
 use crate::predict::step::StepEstimate;
 use crate::report::NamedGpu;
 use crate::report::architecture::ArchitectureShape;
-use crate::rules::{Rule, Severity, Verdict};
+use crate::rules::{Rule, Verdict};
 use crate::units::Seconds;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -58,7 +58,7 @@ pub(super) struct RuleKeys {
     pub id: &'static str,
     pub title: &'static str,
     #[serde(flatten)]
-    pub verdict: VerdictKeys,
+    pub verdict: Verdict,
     pub demand: &'static str,
     pub reason: &'static str,
     pub source: &'static str,
@@ -70,16 +70,6 @@ pub(super) struct RuleKeys {
     no_fix: Option<String>,
 }
 
-/// The verdict of a rule, with the numbers that decided it.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct VerdictKeys {
-    verdict: &'static str,
-    severity: Option<Severity>,
-    pub detail: String,
-    value: Option<f64>,
-    wanted: Option<String>,
-}
-
 /// Another shape.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct FixKeys {
@@ -88,18 +78,9 @@ pub(super) struct FixKeys {
     workload: Workload,
     parameter_change_fraction: f64,
     predicted: StepKeys,
-    pub gain: Option<GainKeys>,
+    pub gain: Option<Gain>,
     fixes: Vec<&'static str>,
     breaks: Vec<&'static str>,
-}
-
-/// GPU time per token that is saved, as fractions of what it is.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct GainKeys {
-    pub time_saved_fraction: f64,
-    pub low_fraction: f64,
-    pub high_fraction: f64,
-    outlook: &'static str,
 }
 
 impl CheckReport {
@@ -145,27 +126,12 @@ fn of_one_shape(architecture: &Architecture) -> Option<String> {
     })
 }
 
-impl VerdictKeys {
-    pub(super) fn is_broken(&self) -> bool {
-        self.severity.is_some()
-    }
-
-    /// Whether the rule is broken, a fix may be faster, and it is no advice unless that is wanted.
-    pub(super) fn counts(&self, advice: bool) -> bool {
-        match self.severity {
-            Some(Severity::Hard) => true,
-            Some(Severity::Advice) => advice,
-            Some(Severity::NoGain) | None => false,
-        }
-    }
-}
-
 impl RuleKeys {
     /// The greatest share of the time that a fix is expected to save; `None` if there is no fix.
     fn greatest_gain(&self) -> f64 {
         let fixes = [&self.fix, &self.faster].into_iter().flatten();
         let gains = fixes.filter_map(|fix| fix.gain);
-        gains.fold(0.0, |most, gain| most.max(gain.time_saved_fraction))
+        gains.fold(0.0, |most, gain| most.max(gain.expected))
     }
 }
 
@@ -185,22 +151,6 @@ impl From<&StepEstimate> for StepKeys {
     }
 }
 
-impl From<&Verdict> for VerdictKeys {
-    fn from(verdict: &Verdict) -> Self {
-        let (value, wanted) = match verdict {
-            Verdict::Broken { value, wanted, .. } => (Some(*value), Some(wanted.clone())),
-            _ => (None, None),
-        };
-        Self {
-            verdict: verdict.name(),
-            severity: verdict.severity(),
-            detail: verdict.detail().to_owned(),
-            value,
-            wanted,
-        }
-    }
-}
-
 impl From<&Diagnosis> for RuleKeys {
     fn from(diagnosis: &Diagnosis) -> Self {
         let rule = diagnosis.rule();
@@ -216,7 +166,7 @@ impl From<&Diagnosis> for RuleKeys {
         Self {
             id: rule.id,
             title: rule.title,
-            verdict: VerdictKeys::from(&diagnosis.finding.verdict),
+            verdict: diagnosis.finding.verdict.clone(),
             demand: rule.demand,
             reason: rule.reason,
             source: rule.source,
@@ -236,20 +186,9 @@ impl From<&Fix> for FixKeys {
             workload: fix.workload,
             parameter_change_fraction: fix.parameter_change,
             predicted: StepKeys::from(&fix.step),
-            gain: fix.gain.map(GainKeys::from),
+            gain: fix.gain,
             fixes: ids(&fix.fixes),
             breaks: ids(&fix.breaks),
-        }
-    }
-}
-
-impl From<Gain> for GainKeys {
-    fn from(gain: Gain) -> Self {
-        Self {
-            time_saved_fraction: gain.expected,
-            low_fraction: gain.low,
-            high_fraction: gain.high,
-            outlook: gain.outlook().name(),
         }
     }
 }

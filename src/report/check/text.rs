@@ -1,18 +1,19 @@
 //! A check as people read it: one line per rule, then a paragraph for each broken one.
 
-use super::{CheckReport, FixKeys, GainKeys, RuleKeys, StepKeys, VerdictKeys};
+use super::{CheckReport, FixKeys, RuleKeys, StepKeys};
 use crate::arch::Dimension;
+use crate::check::{Gain, Outlook};
 use crate::report::table::{bad, doubtful, good, left, row, table};
 use crate::report::{Report, grouped, joined, percent, signed, tier_shares_text};
-use crate::rules::Severity;
+use crate::rules::{Severity, State, Verdict};
 
 /// A verdict as tables show it: broken rules that are no advice in capitals.
-pub(in crate::report) fn verdict_text(keys: &VerdictKeys) -> String {
-    match (keys.verdict, keys.severity) {
+pub(in crate::report) fn verdict_text(verdict: &Verdict) -> String {
+    match (verdict.state, verdict.severity) {
         (_, Some(Severity::Hard)) => bad("BROKEN"),
         (_, Some(Severity::Advice)) => doubtful("broken (advice)"),
         (_, Some(Severity::NoGain)) => "broken, no gain".to_owned(),
-        ("met", _) => good("met"),
+        (State::Met, _) => good("met"),
         _ => "-".to_owned(),
     }
 }
@@ -27,7 +28,7 @@ impl Report for CheckReport {
             text.push_str(&self.proposal(together));
             text.push_str(&lines(&[("fixes", together.fixes.join(", "))]));
         }
-        for rule in self.rules.iter().filter(|rule| rule.verdict.is_broken()) {
+        for rule in self.rules.iter().filter(|rule| rule.verdict.severity.is_some()) {
             text.push('\n');
             text.push_str(&self.paragraph(rule));
         }
@@ -127,40 +128,40 @@ impl CheckReport {
     }
 
     /// What a gain means, and for what where a step is not the same work.
-    fn outcome(&self, fix: &FixKeys, gain: &GainKeys) -> String {
+    fn outcome(&self, fix: &FixKeys, gain: &Gain) -> String {
         let (now, then) = (&self.workload, &fix.workload);
         let alike = (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp);
-        let word = match (alike, gain.time_saved_fraction < 0.0) {
+        let word = match (alike, gain.expected < 0.0) {
             (true, false) => "less time",
             (true, true) => "more time",
             (false, false) => "less GPU time per token",
             (false, true) => "more GPU time per token",
         };
         let verdict = match gain.outlook {
-            "faster" => "",
-            "slower" => "; it does not pay",
+            Outlook::Faster => "",
+            Outlook::Slower => "; it does not pay",
             _ => "; that it pays is not certain",
         };
-        let saved = format!("{} {word}", percent(gain.time_saved_fraction.abs()));
+        let saved = format!("{} {word}", percent(gain.expected.abs()));
         format!(
             "{} (90 %: {} to {}){verdict}",
             match gain.outlook {
-                "faster" => good(&saved),
-                "slower" => bad(&saved),
+                Outlook::Faster => good(&saved),
+                Outlook::Slower => bad(&saved),
                 _ => saved,
             },
-            signed(gain.low_fraction),
-            signed(gain.high_fraction)
+            signed(gain.low),
+            signed(gain.high)
         )
     }
 }
 
 /// How many rules are broken, and how many more without a gain.
-pub(in crate::report) fn summary<'a>(verdicts: impl Iterator<Item = &'a VerdictKeys>) -> String {
-    let applicable: Vec<_> = verdicts.filter(|keys| keys.verdict != "not_applicable").collect();
-    let count = |is: fn(&VerdictKeys) -> bool| applicable.iter().filter(|keys| is(keys)).count();
-    let (all, broken) = (applicable.len(), count(|keys| keys.counts(true)));
-    match count(VerdictKeys::is_broken) - broken {
+pub(in crate::report) fn summary<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> String {
+    let applicable: Vec<_> = verdicts.filter(|verdict| verdict.is_met().is_some()).collect();
+    let count = |is: fn(&Verdict) -> bool| applicable.iter().filter(|verdict| is(verdict)).count();
+    let (all, broken) = (applicable.len(), count(|verdict| verdict.counts(true)));
+    match count(|verdict| verdict.severity.is_some()) - broken {
         0 if broken == 0 => format!("all {all} rules that apply are met"),
         0 => format!("{broken} of {all} rules that apply are broken"),
         more => format!(

@@ -270,11 +270,6 @@ pub(super) struct StepLine {
     pub role: &'static str,
     phase: Phase,
     op: Shape,
-    #[serde(skip)]
-    shown: String,
-    /// What lines of one role must share to be shown as one.
-    #[serde(skip)]
-    kind: KernelKind,
     count: u64,
     /// What one call takes in this step; of traffic the part that shows. Times `count` it is `time_us`.
     each_us: Seconds,
@@ -299,6 +294,13 @@ enum KernelKind {
     Attention { window: u64 },
     Memory,
     Collective(&'static str),
+}
+
+impl StepLine {
+    /// What lines of one role must share to be shown as one.
+    fn kind(&self) -> KernelKind {
+        KernelKind::of(&self.op.0)
+    }
 }
 
 impl KernelKind {
@@ -590,8 +592,6 @@ impl StepLine {
             role: line.item.role.name(),
             phase: line.item.phase,
             op: Shape::from(&line.item.op),
-            shown: line.item.op.to_string(),
-            kind: KernelKind::of(&line.item.op),
             count: line.item.count,
             each_us: each,
             each_low_us: line.each.low() * scale,

@@ -232,7 +232,7 @@ struct Merged<'a> {
     flops: Flops,
     tiers: Vec<Tier>,
     /// Of its forward products.
-    shapes: Vec<&'a str>,
+    shapes: Vec<String>,
 }
 
 /// One line per role and kind, in order of first execution.
@@ -255,9 +255,10 @@ fn merged(lines: &[StepLine]) -> Vec<Merged<'_>> {
                 all.last_mut().expect("just pushed")
             }
         };
-        let is_forward = line.phase == merged.first.phase && line.kind.computes();
-        if is_forward && !merged.shapes.contains(&&*line.shown) {
-            merged.shapes.push(&line.shown);
+        let is_forward = line.phase == merged.first.phase && line.kind().computes();
+        let shape = line.op.0.to_string();
+        if is_forward && !merged.shapes.contains(&shape) {
+            merged.shapes.push(shape);
         }
         merged.count += line.count;
         merged.time += line.time_us;
@@ -283,22 +284,22 @@ impl Merged<'_> {
         let drafts = [self.first, line].map(|line| line.phase == Phase::Draft);
         match drafts {
             [true, true] => true,
-            [false, false] => (self.first.role, self.first.kind) == (line.role, line.kind),
+            [false, false] => (self.first.role, self.first.kind()) == (line.role, line.kind()),
             _ => false,
         }
     }
 
     fn cells(&self) -> [String; 7] {
         let rate = || significant((self.flops / self.time).flops_per_sec() / 1e12);
-        let computes = self.first.kind.computes() && self.time > Seconds::ZERO;
+        let computes = self.first.kind().computes() && self.time > Seconds::ZERO;
         row![
             match self.first.phase {
                 Phase::Draft => Phase::Draft.name(),
                 _ => self.first.role,
             },
             match self.shapes.len() {
-                0 | 1 => self.first.shown.clone(),
-                shapes => format!("{} and {} more", self.first.shown, shapes - 1),
+                0 | 1 => self.first.op.0.to_string(),
+                shapes => format!("{} and {} more", self.first.op.0, shapes - 1),
             },
             self.count,
             self.time,
