@@ -142,6 +142,12 @@ pub fn reachable_peak(gpu: &Gpu, dtype: Dtype) -> Option<FlopsPerSecond> {
     }
 }
 
+/// The same of one format where a net of another answers that runs on half-rate units, which say nothing of those of this one.
+pub fn reachable_of_another(gpu: &Gpu, known: Dtype, asked: Dtype) -> Option<FlopsPerSecond> {
+    gpu.has_half_units(known)
+        .then(|| gpu.nearest_peak(asked) * REACHABLE_PEAK)
+}
+
 /// The share of its peak that the best sustained arithmetic in 16 bits of a GPU reaches, where that was published.
 fn reachable_share(gpu: &Gpu) -> Option<f64> {
     Some(gpu.reachable_peak()? / gpu.peak(Dtype::Bf16)?)

@@ -114,15 +114,24 @@ impl LoadedModel {
     /// reading weights, which no step leaves in a cache. GPUs with GDDR read them at least as fast as a
     /// streaming kernel: RTX 3090 and A6000 at 0.82 to 0.97 of the bandwidth, A100's HBM at 0.64 to 0.78 (LLMServingSim).
     pub fn reached(&self, op: &Op, time: Seconds, gpu: &Gpu) -> Seconds {
-        let runs_alike = |dtype: Dtype| self.key.variant.dtype().is_some_and(|known| known.runs_as(dtype));
-        let time = match self.reachable.filter(|_| op.dtype().is_some_and(runs_alike)) {
-            Some(peak) => time.max(op.flops() / peak),
-            None => time,
-        };
+        let known = self.key.variant.dtype();
+        let peak = op
+            .dtype()
+            .zip(known)
+            .and_then(|(asked, known)| match known.runs_as(asked) {
+                true => self.reachable,
+                false => self.reachable.and(assume::reachable_of_another(gpu, known, asked)),
+            });
+        let time = peak.map_or(time, |peak| time.max(op.flops() / peak));
         match op {
             Op::Gemm(gemm) if !self.has_seen && gemm.batch == 1 && gemm.layout == Layout::Tn => {
-                let time = time.max(gemm.right_bytes() / gpu.bandwidth());
-                match gpu.has_graphics_memory() && self.rates.waits_for_weights(gemm) {
+                let is_graphics = gpu.has_graphics_memory();
+                let bandwidth = match is_graphics {
+                    true => gpu.reachable_bandwidth(),
+                    false => gpu.bandwidth(),
+                };
+                let time = time.max(gemm.right_bytes() / bandwidth);
+                match is_graphics && self.rates.waits_for_weights(gemm) {
                     true => time.min(self.rates.launch() + op.bytes() / gpu.reachable_bandwidth()),
                     false => time,
                 }

@@ -644,7 +644,12 @@ impl SearchReport {
                     (None, true) => Objective::EqualLoss,
                     (None, false) => Objective::Throughput,
                 },
-                budget_gpu_hours: request.goal.and_then(|goal| goal.gpu_time).map(hours),
+                // An hour of training and one of serving may have two prices.
+                budget_gpu_hours: request
+                    .goal
+                    .filter(|goal| goal.usd.is_none() || request.service.is_none())
+                    .and_then(|goal| goal.gpu_time)
+                    .map(hours),
                 budget_usd: request.goal.and_then(|goal| goal.usd),
                 serve: request.service.as_ref().map(LifeKeys::from),
                 target_loss_nats: request.goal.and_then(|goal| goal.target_loss),

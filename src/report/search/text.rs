@@ -146,22 +146,18 @@ impl SearchReport {
         }));
         let by_goal = [Objective::Loss, Objective::TrainTime].contains(&request.objective);
         if by_goal {
-            let of = match (request.budget_gpu_hours, request.target_loss_nats) {
-                (Some(hours), _) if hours >= 1000.0 => format!("{} GPU-hours", grouped(hours.round() as u64)),
-                (Some(hours), _) => format!("{} GPU-hours", significant(hours)),
-                (None, Some(nats)) => {
-                    format!("a loss of {nats} nats on the scale of {ABSOLUTE_LAW}")
-                }
-                (None, None) => format!("{} billion tokens", significant(request.tokens / 1e9)),
-            };
-            // An hour of training and one of serving may have two prices.
-            let of = match request
+            let usd = request
                 .budget_usd
-                .map(|usd| format!("{} US dollars", grouped(usd.round() as u64)))
-            {
-                Some(usd) if request.serve.is_some() => usd,
-                Some(usd) => format!("{usd}, {of}"),
-                None => of,
+                .map(|usd| format!("{} US dollars", grouped(usd.round() as u64)));
+            let hours = request.budget_gpu_hours.map(|hours| match hours >= 1000.0 {
+                true => format!("{} GPU-hours", grouped(hours.round() as u64)),
+                false => format!("{} GPU-hours", significant(hours)),
+            });
+            let budget = joined(", ", usd.into_iter().chain(hours));
+            let of = match request.target_loss_nats {
+                _ if !budget.is_empty() => budget,
+                Some(nats) => format!("a loss of {nats} nats on the scale of {ABSOLUTE_LAW}"),
+                None => format!("{} billion tokens", significant(request.tokens / 1e9)),
             };
             lines.push(format!(
                 "objective {} for {of}{}; tokens are throughput times GPU time, one learning rate schedule over all of them",

@@ -308,7 +308,7 @@ function points(sweeps, y) {
 /** Tiers, the best first. */
 const TIERS = ["measured", "learned", "transferred", "roofline"];
 
-/** Every point with units in the heading, as `shapewise sweep --csv` writes it, and the GPU first. */
+/** Every point with units in the heading, the GPU first. */
 function csv(sweeps) {
 	const models = shown.op === "model";
 	const rate = models ? "tokens_per_s" : "tflops_per_s";

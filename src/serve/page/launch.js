@@ -63,6 +63,8 @@ export function launches(model, shape, work, length) {
 	// Experts over more ranks than share an attention: the attention is replicated inside one engine.
 	const inside = Math.max(1, Math.floor(work.ep / work.tp));
 	const engines = Math.max(1, Math.floor(work.dp / inside));
+	// One micro-batch a stage is in flight.
+	const requests = work.batch * (work.microbatches ?? 1);
 	const loaded = WHILE_LOADING.includes(work.recipe);
 	const stored = loaded ? "" : `# ${id} must be a checkpoint in ${work.recipe}, for no flag quantizes to it:\n`;
 	const before = `${engines > 1 ? `# ${engines} times, each:\n` : ""}${stored}`;
@@ -71,11 +73,11 @@ export function launches(model, shape, work, length) {
 	return [
 		["vLLM", `${before}vllm serve ${id}${flags({
 			"tensor-parallel-size": work.tp, "pipeline-parallel-size": above(1, work.pp), "data-parallel-size": above(1, inside), "enable-expert-parallel": work.ep > 1,
-			"max-num-seqs": work.batch, "max-model-len": length, quantization: fp8, "kv-cache-dtype": cache && "fp8",
+			"max-num-seqs": requests, "max-model-len": length, quantization: fp8, "kv-cache-dtype": cache && "fp8",
 		})}`],
 		["SGLang", `${before}python -m sglang.launch_server --model-path ${id}${flags({
 			"tp-size": work.tp * inside, "pp-size": above(1, work.pp), "ep-size": above(1, work.ep), "dp-size": above(1, inside), "enable-dp-attention": inside > 1,
-			"max-running-requests": work.batch * inside, "context-length": length, quantization: fp8, "kv-cache-dtype": cache && "fp8_e4m3",
+			"max-running-requests": requests * inside, "context-length": length, quantization: fp8, "kv-cache-dtype": cache && "fp8_e4m3",
 		})}`],
 	];
 }
