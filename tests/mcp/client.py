@@ -19,7 +19,7 @@ async def main(program: str) -> None:
             assert not answer["isError"], answer
             document = answer["structuredContent"]
             assert document["low_us"] < document["time_us"] < document["high_us"], document
-            assert "predict gemm -m 8192 -n 4096 -k 4096 --gpu h100" in answer["content"][0]["text"], answer
+            assert "(8192, 4096) x (4096, 4096) tn bf16" in answer["content"][0]["text"], answer
             wrong = (await session.call_tool("predict_gemm", {"m": 0})).model_dump(by_alias=True)
             assert wrong["isError"] and "`m` is 0" in wrong["content"][0]["text"], wrong
 
