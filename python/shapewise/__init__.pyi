@@ -68,7 +68,6 @@ class CalibrationReport(Report):
     """A framework that was fitted to measured steps."""
     framework: str
     base: str
-    out: str | None
     base_mean_ape: float
     fits: Mapping[str, _Fit]
     half_widths: Mapping[str, float]
@@ -133,7 +132,7 @@ class OperatorCheckReport(Report):
     """One operator under the rules that apply to it."""
     predicted: OperatorReport
     broken: int
-    rules: list[_OperatorRuleKeys]
+    rules: list[_OperatorDiagnosis]
 
 class OperatorReport(Report):
     """One predicted operator."""
@@ -158,6 +157,10 @@ class OperatorReport(Report):
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[_Warning]
     notes: list[str] | None
+
+class OperatorsReport(Report):
+    """Many predicted operators."""
+    ops: list[OperatorReport]
 
 class PlanReport(Report):
     model: str
@@ -282,7 +285,6 @@ class SweepReport(Report):
     drops_above: float
     drops_of: str
     drops: list[_Drop]
-    waves: list[_WavesKeys]
     measured: list[_MeasuredKeys]
     measured_drops: list[_Drop]
     skipped: list[_SkippedKeys]
@@ -430,7 +432,7 @@ class _FixKeys(Record):
     workload: _Workload
     parameter_change_fraction: float
     predicted: _StepKeys
-    gain: _GainKeys | None
+    gain: _Gain | None
     fixes: list[str]
     breaks: list[str]
 
@@ -455,12 +457,15 @@ class _FrontPoint(Record):
     centre_distance: float
     loss: _LossDifference
 
-class _GainKeys(Record):
-    """GPU time per token that is saved, as fractions of what it is."""
+class _Gain(Record):
+    """What another shape gains, as fractions of the GPU time that a token takes as it is: 0.05 = 5 %
+
+    less.
+    """
     time_saved_fraction: float
     low_fraction: float
     high_fraction: float
-    outlook: str
+    outlook: Literal["faster", "unclear", "slower"]
 
 class _GpuLine(Record):
     name: str
@@ -505,6 +510,7 @@ class _LatencyKeys(Record):
 
     framework has one.
     """
+    in_flight: int
     waiting: int | None
     ttft_us: float
     ttft_low_us: float | None
@@ -598,15 +604,14 @@ class _MethodKeys(Record):
     stopped: Literal["exhausted", "iterations", "interrupted"]
 
 class _ModelLine(Record):
-    """What one model answers for."""
-    name: str
     gpu: str
     stack: str
     family: Literal["gemm", "prefill", "bidirectional", "prefill_backward", "decode", "memory", "collective", "experts", "latent_prefill", "absorbed_prefill", "latent_decode", "linear_prefill", "linear_decode", "indexed_prefill", "indexed_decode"]
     dtype: str
     rows: int
-    median_ape: float | None
     held_out: list[_GroupErrors]
+    name: str
+    median_ape: float | None
     sources: list[_SourceKeys]
     size_bytes: int
 
@@ -628,16 +633,7 @@ class _OffloadKeys(Record):
     host_bandwidth_bytes_per_s: float
     host_memory_bandwidth_bytes_per_s: float
 
-class _OperatorRuleKeys(Record):
-    verdict: str
-    severity: Literal["hard", "advice", "no_gain"] | None
-    detail: str
-    value: float | None
-    wanted: str | None
-    id: str
-    demand: str
-    reason: str
-    source: str
+class _OperatorDiagnosis(Record):
     fix: _Faster | None
 
 class _Order(Record):
@@ -729,6 +725,7 @@ class _RequestKeys(Record):
     tolerance: float
     active_parameters: int | None
     vocab: int
+    tied_embeddings: bool
     tokens: float
     objective: Literal["equal-loss", "throughput", "loss", "train-time"]
     budget_gpu_hours: float | None
@@ -760,7 +757,7 @@ class _RoleGain(Record):
     time_change: float
 
 class _RuleKeys(Record):
-    verdict: str
+    verdict: Literal["met", "broken", "not_applicable"]
     severity: Literal["hard", "advice", "no_gain"] | None
     detail: str
     value: float | None
@@ -871,6 +868,7 @@ class _ShapeKeys(Record):
     rules_met: list[str]
     rules_broken: list[str]
     outside_usual: list[_OutsideKeys]
+    at_limit: Mapping[str, float] | None
     won: list[_RoleGain]
     loss: _LossDifference
     outcome: _SearchOutcome | None
@@ -966,7 +964,6 @@ class _SweepPoint(Record):
     low_us: float
     high_us: float
     tflops_per_s: float
-    waves: int | None
     tier: Literal["measured", "learned", "transferred", "roofline"]
     caveats: list[Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "ratio_of_recurrences", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]]
 
@@ -991,7 +988,7 @@ class _TriedKeys(Record):
     tokens_per_s_per_gpu: float
 
 class _UnknownNodes(Record):
-    """Nodes of one type that are not timed."""
+    """Nodes of one type that are not timed, and why."""
     label: str
     nodes: int
     reason: str
@@ -1001,11 +998,6 @@ class _Warning(Record):
     caveat: Literal["out_of_domain", "other_gpu", "other_dtype", "other_width", "other_layout", "alignment", "alignment_unknown", "batched", "head_size", "unfused", "mask", "few_queries", "window", "backward_from_forward", "trained_from_served", "other_recurrence", "other_recurrence_decode", "ratio_of_recurrences", "timed_with_host", "other_provider", "other_layer", "backward_assumed", "physics", "not_learned", "offload", "unseen_gpu", "unseen_length", "unseen_format", "unseen_nodes", "adapters", "drafts", "adapters_on_ada"]
     text: str
 
-class _Wave(Record):
-    """A new wave."""
-    value: int
-    waves: int
-
 class _WaveCount(Record):
     """How a GEMM fills the GPU in tiles of 128 x 256."""
     tile_m: int
@@ -1014,13 +1006,6 @@ class _WaveCount(Record):
     waves: float
     tile_fill: float
     last_wave_fill: float
-
-class _WavesKeys(Record):
-    tile: str
-    correlation: float | None
-    explains: bool
-    starts: list[_Wave]
-    block_starts: list[int]
 
 class _Workload(Record):
     """One step of one model replica and how it is spread over GPUs."""
@@ -2065,6 +2050,7 @@ class Model:
         tolerance: float | None = None,
         mlp: Literal["gelu", "swiglu"] | None = None,
         vocab: int | None = None,
+        tied_embeddings: bool | None = None,
         free: Sequence[Literal["micro-batch", "tp", "pp", "window", "linear", "latent"]] | None = None,
         also_gpus: Sequence[str] | None = None,
         also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
@@ -2148,7 +2134,8 @@ class Model:
         tokens: Tokens that losses are compared after; for the objective train-time those after which
             the baseline has the loss to reach [default: 20 a parameter].
         target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
-            law gemstones-annealed.
+            law gemstones-annealed; other laws take what they say of the usual model that has it after
+            20 tokens a parameter.
         serve: Tokens that the model generates after its training, such as `2T tokens/year for 2 years`:
             budget and time are then those of training and serving together.
         serve_gpu: The GPU that serves [default: that of the training].
@@ -2167,6 +2154,8 @@ class Model:
         mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
         vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
             compared with, else 128256, or 49152 below 300M parameters].
+        tied_embeddings: Whether head and embedding are one matrix [default: as in like, else true below
+            4.2B parameters].
         free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
             up to 8, the share of layers with a sliding window or with linear attention, latent
             attention; the fastest of each kind of attention is in the answer.
@@ -2302,6 +2291,7 @@ def search(
     like: str | Mapping[str, Any] | None = None,
     mlp: Literal["gelu", "swiglu"] | None = None,
     vocab: int | None = None,
+    tied_embeddings: bool | None = None,
     free: Sequence[Literal["micro-batch", "tp", "pp", "window", "linear", "latent"]] | None = None,
     also_gpus: Sequence[str] | None = None,
     also_dtypes: Sequence[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp8_block", "int8", "nvfp4", "w8a16", "w4a16", "sparse_bf16", "sparse_fp8"]] | None = None,
@@ -2385,7 +2375,8 @@ def search(
     tokens: Tokens that losses are compared after; for the objective train-time those after which
         the baseline has the loss to reach [default: 20 a parameter].
     target_loss: Loss to reach for the objective train-time, in nats per token on the scale of the
-        law gemstones-annealed.
+        law gemstones-annealed; other laws take what they say of the usual model that has it after
+        20 tokens a parameter.
     serve: Tokens that the model generates after its training, such as `2T tokens/year for 2 years`:
         budget and time are then those of training and serving together.
     serve_gpu: The GPU that serves [default: that of the training].
@@ -2407,6 +2398,8 @@ def search(
     mlp: Plain (gelu) or gated (swiglu) MLP [default: as in like, else swiglu].
     vocab: Tokens of the vocabulary, which the search pads [default: as in like or the model that is
         compared with, else 128256, or 49152 below 300M parameters].
+    tied_embeddings: Whether head and embedding are one matrix [default: as in like, else true below
+        4.2B parameters].
     free: Vary these too: micro-batches in powers of two, tensor-parallel ranks and pipeline stages
         up to 8, the share of layers with a sliding window or with linear attention, latent
         attention; the fastest of each kind of attention is in the answer.
@@ -3312,6 +3305,7 @@ def calibrate(
     csv: str | None = None,
     framework: str | Mapping[str, Any] | None = None,
     model: str | None = None,
+    name: str | None = None,
     refit: bool | None = None,
 ) -> CalibrationReport:
     """Fit the constants of a framework to measured steps.
@@ -3322,9 +3316,11 @@ def calibrate(
     framework: The framework to depart from [default: megatron in training, vllm in serving].
     model: What predicts the kernels: a built-in model or the path of a trained one, whose GPU the
         runs may be on [default: the model of the GPU].
-    out: The file to write; in JSON it may be left out.
+    name: What the fitted framework is called; on the command line as its file [default:
+        calibrated].
     refit: Fit every constant that has a prior, to the runs whose software is that of the framework:
         how the built-in frameworks are made.
+    out: The file to write, whose name is that of the framework.
     """
 
 def gpus() -> GpusReport:
