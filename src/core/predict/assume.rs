@@ -129,7 +129,7 @@ pub fn other_gpu(gpu: &Gpu, known: &Key) -> [f64; 2] {
 /// what ml-engineering sustains there, 1.02 to 1.075 (docs/method/intervals.md).
 const BURST: f64 = 1.08;
 
-/// The share of the rated peak that half-rate units reach in large GEMMs: the median of 14 GPUs (GeForce 30, 40 and 50, L20) at 8192^3 in bf16,
+/// The share of the rated peak that half-rate units reach in large GEMMs: the median of 15 GPUs (GeForce 30, 40 and 50, L20) at 8192^3 in bf16,
 /// 0.91 to 1.12 (zzc0721/torch-performance-test-data). Their power holds them at no size, and clocks exceed the rated one.
 const HALF_UNITS_REACH: f64 = 1.03;
 
