@@ -216,7 +216,7 @@ describe("predict", () => {
       await planned(page);
       const { seq, output, plans: [{ layouts: [{ workload }] }] } = await ask("/v1/plan", seen.posts[0].body);
       const vllm = await launched(page, "plan", "vLLM");
-      for (const part of ["vllm serve deepseek-ai/DeepSeek-V3", `--tensor-parallel-size ${workload.tp}`, `--max-num-seqs ${workload.batch}`, `--max-model-len ${seq + output}`, "--quantization fp8"]) assert.ok(vllm.includes(part), `${part} in ${vllm}`);
+      for (const part of ["vllm serve deepseek-ai/DeepSeek-V3", `--tensor-parallel-size ${workload.tp}`, `--max-num-seqs ${workload.batch * workload.microbatches}`, `--max-model-len ${seq + output}`, "--quantization fp8"]) assert.ok(vllm.includes(part), `${part} in ${vllm}`);
       const sglang = await text(page, '#view-plan .copyable:has([aria-label="Copy: SGLang"]) code');
       assert.ok(sglang.includes(`--context-length ${seq + output}`), sglang);
     });
