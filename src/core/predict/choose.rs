@@ -12,7 +12,7 @@ use crate::predict::log_log::LogLog;
 use crate::regressor::artifact::{ANY_GPU, Artifact, Calibration, Key, Submodel, Weights};
 use crate::regressor::evaluate::Evaluator;
 use crate::toml_text::built_in;
-use crate::units::{FlopsPerSecond, Seconds};
+use crate::units::{BytesPerSecond, FlopsPerSecond, Seconds};
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -30,10 +30,8 @@ pub struct LoadedModel {
     gpu: String,
     /// Half widths that learning on another GPU adds, as [`assume::other_gpu`] has them.
     pub transfer: [f64; 2],
-    /// Whether it or its teacher saw a row of that GPU.
-    has_seen: bool,
-    /// The fastest arithmetic in its format of a GPU of which it saw no row, where that is known.
-    reachable: Option<FlopsPerSecond>,
+    /// What the GPU that is asked about reaches; `None` if it or its teacher saw a row of it.
+    reach: Option<Reach>,
     /// Rates of the GPU that is asked about, with the launch term of the stack.
     pub rates: GpuRates,
     /// The measured region.
@@ -49,6 +47,30 @@ pub struct LoadedModel {
     pub is_tuned: bool,
     /// Packed when first asked: a step uses few sub-models of a GPU.
     evaluator: OnceLock<Evaluator>,
+}
+
+/// What a GPU reaches of which nets saw no row.
+struct Reach {
+    /// The fastest arithmetic in the format of the nets, where that is known.
+    peak: Option<FlopsPerSecond>,
+    /// How fast weights are read at most.
+    bandwidth: BytesPerSecond,
+    /// Whether they are read as fast as by a streaming kernel, too.
+    streams: bool,
+}
+
+impl Reach {
+    fn new(gpu: &Gpu, dtype: Dtype) -> Self {
+        let streams = gpu.has_graphics_memory();
+        Self {
+            peak: assume::reachable_peak(gpu, dtype),
+            bandwidth: match streams {
+                true => gpu.reachable_bandwidth(),
+                false => gpu.bandwidth(),
+            },
+            streams,
+        }
+    }
 }
 
 impl LoadedModel {
@@ -71,11 +93,7 @@ impl LoadedModel {
             } else {
                 assume::other_gpu(gpu, &submodel.key)
             },
-            has_seen,
-            reachable: match has_seen {
-                true => None,
-                false => assume::reachable_peak(gpu, dtype),
-            },
+            reach: (!has_seen).then(|| Reach::new(gpu, dtype)),
             rates: match has_seen {
                 true => rates,
                 false => rates.with_peaks_times(assume::peaks_of_held_units(gpu, &submodel.key)),
@@ -114,25 +132,23 @@ impl LoadedModel {
     /// reading weights, which no step leaves in a cache. GPUs with GDDR read them at least as fast as a
     /// streaming kernel: RTX 3090 and A6000 at 0.82 to 0.97 of the bandwidth, A100's HBM at 0.64 to 0.78 (LLMServingSim).
     pub fn reached(&self, op: &Op, time: Seconds, gpu: &Gpu) -> Seconds {
+        let Some(reach) = &self.reach else {
+            return time;
+        };
         let known = self.key.variant.dtype();
         let peak = op
             .dtype()
             .zip(known)
             .and_then(|(asked, known)| match known.runs_as(asked) {
-                true => self.reachable,
-                false => self.reachable.and(assume::reachable_of_another(gpu, known, asked)),
+                true => reach.peak,
+                false => assume::reachable_of_another(gpu, known, asked),
             });
         let time = peak.map_or(time, |peak| time.max(op.flops() / peak));
         match op {
-            Op::Gemm(gemm) if !self.has_seen && gemm.batch == 1 && gemm.layout == Layout::Tn => {
-                let is_graphics = gpu.has_graphics_memory();
-                let bandwidth = match is_graphics {
-                    true => gpu.reachable_bandwidth(),
-                    false => gpu.bandwidth(),
-                };
-                let time = time.max(gemm.right_bytes() / bandwidth);
-                match is_graphics && self.rates.waits_for_weights(gemm) {
-                    true => time.min(self.rates.launch() + op.bytes() / gpu.reachable_bandwidth()),
+            Op::Gemm(gemm) if gemm.batch == 1 && gemm.layout == Layout::Tn => {
+                let time = time.max(gemm.right_bytes() / reach.bandwidth);
+                match reach.streams && self.rates.waits_for_weights(gemm) {
+                    true => time.min(self.rates.launch() + op.bytes() / reach.bandwidth),
                     false => time,
                 }
             }

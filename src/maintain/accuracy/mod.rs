@@ -104,7 +104,7 @@ fn behind(judged: &[JudgedRun<'_>], answer: &dyn Fn(&Gpu) -> Result<Predictor>) 
         known.push((&run.label, work));
         let predictor = answer(&placed(run))?.with_framework(each.framework.clone());
         let published = Memo::new(&predictor).cost(&run.architecture, &work)?.time;
-        let query = Query::training(work.gpus(), work.batch * work.microbatches * work.dp, &work);
+        let query = Query::training(work.gpus(), work.sequences() * work.dp, &work);
         let tried = plan::tried(&predictor, &run.architecture, &query).ok();
         let behind = tried.map(|tried| published / tried.layouts[0].time - 1.0);
         all.push((each.kind(), behind));
