@@ -76,7 +76,7 @@ pub struct Goal {
     /// Tokens: that every shape is trained on, or after which the baseline has the loss to reach.
     pub tokens: Option<f64>,
     /// The loss to reach, nats per token on the scale of [`ABSOLUTE_LAW`]: by each law that of the usual model which has this loss by that
-    /// one after [`ANCHORED`] tokens a parameter.
+    /// one after 20 tokens a parameter.
     pub target_loss: Option<f64>,
 }
 
