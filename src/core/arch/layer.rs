@@ -469,9 +469,19 @@ impl StageLayers {
             arch.layers.div_ceil(pp)
         };
         let whole = Self {
-            layers,
             stages: pp,
             head_is_a_layer,
+            ..Self::NONE
+        };
+        whole.holding(arch, layers)
+    }
+
+    /// The same stage with so many layers.
+    pub fn holding(self, arch: &Architecture, layers: u64) -> Self {
+        let whole = Self {
+            layers,
+            stages: self.stages,
+            head_is_a_layer: self.head_is_a_layer,
             ..Self::NONE
         };
         if arch.kinds.is_empty() {

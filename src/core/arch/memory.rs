@@ -18,6 +18,8 @@
 //! term; pointwise no output of a norm or activation function; by operator half a layer; of the up projections of latent
 //! attention the latents instead of queries, keys and values; of the MLP nothing of its inner width; full `2h` per
 //! layer, plus one whole layer while it is being recomputed. Under autocast inputs of norms and of layers take `4h`.
+//! Eager PyTorch keeps inputs of RMS norms in fp32, what trained norms multiply by their weights, the gate of a gated MLP
+//! after its function, and a copy of the input of each adapter.
 //!
 //! A mixture of experts keeps `top_k·(h + inner)` per token for gathered inputs and experts, plus the shared experts and the
 //! router scores: the probabilities scale what enters the down projection, so that its output is not kept (Megatron-Core
@@ -42,11 +44,14 @@
 //! end, where all gradients of weights live; and the update. Gradients live at the loss only where they accumulate over
 //! micro-batches or a framework allocates them first.
 
-use super::layer::{Shards, StageLayers, attention_linears, hidden_norms, keys_values, rank_linear, rank_vocab};
+use super::layer::{
+    Linear, Shards, StageLayers, attention_linears, hidden_norms, keys_values, mlp_linears, rank_linear, rank_vocab,
+};
 use super::optimizer::{further_bytes_of_edges, state_bytes};
 use super::params::{rank_linears, rank_parameters};
 use super::{
-    Architecture, AttentionKernel, GradientDtype, Loss, NormPlacement, QkNorm, Recipe, Recompute, Role, Workload,
+    Architecture, AttentionKernel, GradientDtype, Loss, MlpKind, NormKind, NormPlacement, QkNorm, Recipe, Recompute,
+    Role, Workload,
 };
 use crate::error::Result;
 use crate::gpu::Gpu;
@@ -72,6 +77,15 @@ pub struct Practice {
     pub whole_gradients: bool,
     /// Whether the update makes a copy of all its weights, as PyTorch's `foreach` optimizers do.
     pub foreach: bool,
+    /// Whether norms and activation functions run as single operations, each of which keeps its inputs, norms in fp32, and
+    /// adapters copy their inputs (Transformers `LlamaRMSNorm` and `LlamaMLP`, PEFT `_cast_input_dtype`).
+    pub eager: bool,
+    /// Elements of the buckets in which sharded gradients are reduced.
+    pub bucket_elements: f64,
+    /// Elements of gathered weights that stay, where ZeRO stage 3 shards them.
+    pub live_elements: f64,
+    /// Most elements of sharded gradients that the update copies to fp32.
+    pub update_elements: f64,
     /// Documentation or code that says so.
     pub source: String,
 }
@@ -84,12 +98,21 @@ impl Default for Practice {
             gradient_buffers: true,
             whole_gradients: false,
             foreach: false,
+            eager: false,
+            bucket_elements: 0.0,
+            live_elements: 0.0,
+            update_elements: 0.0,
             source: String::new(),
         }
     }
 }
 
 impl Practice {
+    /// Whether a workload keeps what single operations take: where none of them run again.
+    fn is_eager(&self, work: &Workload) -> bool {
+        self.eager && work.trains() && !is_pointwise(work)
+    }
+
     /// The loss of a workload.
     pub fn loss(&self, work: &Workload) -> Loss {
         match (work.loss, self.loss) {
@@ -237,28 +260,84 @@ impl MemoryUse {
     }
 }
 
+/// A stage of the pipeline.
+#[derive(Clone, Copy)]
+struct Stage {
+    layers: StageLayers,
+    /// Whether it embeds.
+    first: bool,
+    /// Whether it predicts.
+    last: bool,
+    /// Micro-batches whose activations it holds.
+    in_flight: f64,
+}
+
+impl Stage {
+    /// A stage by its rank in the pipeline.
+    fn of(arch: &Architecture, work: &Workload, rank: u64) -> Self {
+        let layers = StageLayers::of(arch, work);
+        let (first, last) = (rank == 0, rank + 1 == work.pp);
+        Self {
+            layers: match layers.head_is_a_layer && (first || last) {
+                true => layers.holding(arch, layers.layers - 1),
+                false => layers,
+            },
+            first,
+            last,
+            in_flight: in_flight(work, rank),
+        }
+    }
+
+    /// Parameters on one rank.
+    fn parameters(self, arch: &Architecture, work: &Workload) -> u64 {
+        rank_parameters(arch, Shards::of(work), self.layers, self.first, self.last)
+    }
+
+    /// Those of embedding, head and final norm.
+    fn edges(self, arch: &Architecture, work: &Workload) -> u64 {
+        rank_parameters(arch, Shards::of(work), StageLayers::NONE, self.first, self.last)
+    }
+}
+
+/// Micro-batches whose activations a stage holds before its first backward pass under 1F1B, in parts of a micro-batch where it
+/// has virtual stages (arXiv 2104.04473, section 2.2; Megatron-LM, `get_pp_rank_microbatches`).
+fn in_flight(work: &Workload, rank: u64) -> f64 {
+    let behind = work.pp - 1 - rank;
+    let passes = match work.vp {
+        1 => behind + 1,
+        vp => 2 * behind + (vp - 1) * work.pp + 1,
+    };
+    (passes as f64 / work.vp as f64).min(work.microbatches as f64)
+}
+
 /// Memory on the fullest GPU of a replica, trained as this framework does.
 ///
-/// Under 1F1B pipelining the first stage holds the activations of `min(stages, micro-batches)`
-/// micro-batches and the embedding, the last one the head and the logits; the larger sum is returned.
+/// The first stage holds the activations of most micro-batches and the embedding, the last one the head and the logits, the second
+/// one a layer more than both where these take the place of a layer; the largest sum is returned.
 pub fn memory_use(arch: &Architecture, work: &Workload, practice: &Practice) -> Result<MemoryUse> {
     arch.validate()?;
     work.validate(arch)?;
-    if work.pp == 1 {
-        return Ok(stage_memory(arch, work, practice, true, true));
-    }
-    let first = stage_memory(arch, work, practice, true, false);
-    let last = stage_memory(arch, work, practice, false, true);
-    Ok(if first.total() > last.total() { first } else { last })
+    let of = |rank| stage_memory(arch, work, practice, Stage::of(arch, work, rank));
+    let larger = |a: MemoryUse, b: MemoryUse| if a.total() > b.total() { a } else { b };
+    let second = StageLayers::of(arch, work).head_is_a_layer && work.pp > 2;
+    let others = [second.then_some(1), (work.pp > 1).then(|| work.pp - 1)];
+    Ok(others.into_iter().flatten().map(of).fold(of(0), larger))
 }
 
-fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first: bool, last: bool) -> MemoryUse {
-    let stage = StageLayers::of(arch, work);
+fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, place: Stage) -> MemoryUse {
+    let Stage {
+        layers: stage,
+        first,
+        last,
+        in_flight,
+    } = place;
     let shards = Shards::of(work);
-    let owned = rank_parameters(arch, shards, stage, first, last) as f64;
+    let owned = place.parameters(arch, work) as f64;
+    let edges = place.edges(arch, work) as f64;
     let wide = work.trained_dtype().size() as f64;
-    let held = |from_stage| held_parameters(arch, work, first, last, from_stage);
+    let held = |from_stage| held_parameters(arch, work, place, from_stage);
     let frozen = |stage| work.frozen_bytes(arch, stage, first, last);
+    let eager = practice.is_eager(work);
     let mut memory = MemoryUse {
         weights: Bytes::from_bytes(held(3) * wide + held_share(work, frozen(stage), 3)),
         ..MemoryUse::default()
@@ -272,13 +351,19 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
                 let layers = stage.layers as f64;
                 [2.0_f64, 1.0].map(|gathered| gathered.min(layers) / layers)
             };
-            let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
+            let live = (practice.live_elements / (owned - edges)).min(1.0);
+            let layers = [layers[0].max(live), layers[1]];
             let narrow = work.activation_dtype().size() as f64;
             memory.gathered = Bytes::from_bytes(match work.has_adapters() {
                 // Their gradients are not of whole layers.
                 true => (frozen(stage)[0] - frozen(StageLayers::NONE)[0]) * layers[0],
                 false => (owned - edges) * layers.into_iter().sum::<f64>() * narrow,
             });
+        }
+        if work.zero > 0 {
+            let [trained, _] = work.trained(arch, stage, first, last);
+            let bucket = practice.bucket_elements.min(trained as f64);
+            memory.gathered += Bytes::from_bytes(bucket * wide);
         }
         let reduced = match practice.whole_gradients && work.microbatches > 1 {
             true => work.trained(arch, stage, first, last)[0] as f64,
@@ -293,39 +378,32 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
         }
         memory.optimizer = Bytes::from_bytes(match work.optimizer.is_paged() {
             true => 0.0,
-            false => states(arch, work, first, last),
+            false => states(arch, work, place),
         });
         let copied = practice.foreach && work.optimizer.has_moments();
         if copied && !work.optimizer_in_backward && !work.offload.optimizer() {
             memory.update = Bytes::from_bytes(held(1) * wide);
         }
+        if work.zero > 0 && !work.offload.optimizer() {
+            let copied = practice.update_elements.min(held(1));
+            memory.update = memory.update.max(Bytes::from_bytes(copied * FP32_BYTES));
+        }
         if work.offload.optimizer() {
-            let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
             let share = MOVING_LAYERS.min(stage.layers as f64) / stage.layers as f64;
             let moving = Bytes::from_bytes((owned - edges) * share * wide);
             memory.gradients = memory.gradients.min(moving);
             memory.optimizer = Bytes::ZERO;
         }
-        let in_flight = if first {
-            // Interleaving starts `(p - 1) / (p v)` of a stage more before the first backward pass.
-            let interleaved = match work.vp {
-                1 => 1.0,
-                vp => 1.0 + (work.pp - 1) as f64 / (work.pp * vp) as f64,
-            };
-            work.pp.min(work.microbatches) as f64 * interleaved
-        } else {
-            1.0
-        };
         if work.casts_weights() && !is_sharded {
             // Each micro-batch casts for itself; what runs again casts again.
             let copies = match work.recompute {
                 Recompute::Full => 1.0,
                 _ => in_flight,
             };
-            memory.weights += Bytes::from_bytes(copies * cast_weights(arch, work, first, last));
+            memory.weights += Bytes::from_bytes(copies * cast_weights(arch, work, place));
         }
-        let kept = kept_activations(arch, work, stage, in_flight);
-        let layer = layer_activations(arch, work, stage, true);
+        let kept = kept_activations(arch, work, stage, in_flight, eager);
+        let layer = layer_activations(arch, work, stage, true, eager);
         let moving = match work.recompute {
             Recompute::Full if work.recompute_layers == 0 => MOVING_LAYERS * layer_input(arch, work) as f64 + layer,
             _ => MOVING_LAYERS * layer,
@@ -346,15 +424,20 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
             let saved = linears.iter().map(saved).sum::<f64>() + embedding;
             memory.weights = Bytes::from_bytes(owned * wide - saved);
         } else if work.linear_dtype() != work.activation_dtype() {
-            let edges = rank_parameters(arch, shards, StageLayers::NONE, first, last) as f64;
             let weights = (owned - edges) * served_bytes(work) + edges * wide;
             memory.weights = Bytes::from_bytes(weights);
         }
-        let layer = layer_activations(arch, &work.iteration(), stage, true);
+        let layer = layer_activations(arch, &work.iteration(), stage, true, false);
         memory.activations = Bytes::from_bytes(layer);
         memory.kv_cache = Bytes::from_bytes(kv_cache(arch, work, stage));
         if let Some((drafter, [_, pass])) = work.drafter(arch) {
-            let drafts = stage_memory(&drafter, &pass, practice, false, false);
+            let place = Stage {
+                layers: StageLayers::of(&drafter, &pass),
+                first: false,
+                last: false,
+                in_flight: 1.0,
+            };
+            let drafts = stage_memory(&drafter, &pass, practice, place);
             let input = 2 * arch.hidden * arch.hidden * work.activation_dtype().size();
             memory.weights += drafts.weights + Bytes::from_bytes(input as f64);
             memory.kv_cache += drafts.kv_cache;
@@ -373,7 +456,7 @@ fn stage_memory(arch: &Architecture, work: &Workload, practice: &Practice, first
     }
     memory.is_trained = true;
     let early = practice.gradient_buffers || work.microbatches > 1;
-    let working = Bytes::from_bytes(layer_activations(arch, work, stage, true));
+    let working = Bytes::from_bytes(layer_activations(arch, work, stage, true, eager));
     let loss = MemoryUse {
         gradients: if early { memory.gradients } else { Bytes::ZERO },
         activations: match work.recompute {
@@ -448,19 +531,22 @@ const COMPILED_LOGIT: f64 = 10.0;
 const TRITON_LOGIT: f64 = 8.0;
 
 /// Bytes of optimizer states that a GPU of this stage holds.
-fn states(arch: &Architecture, work: &Workload, first: bool, last: bool) -> f64 {
-    let bytes = held_parameters(arch, work, first, last, 1) * state_bytes(work);
+fn states(arch: &Architecture, work: &Workload, place: Stage) -> f64 {
+    let bytes = held_parameters(arch, work, place, 1) * state_bytes(work);
     match further_bytes_of_edges(work) {
         0.0 => bytes,
         further => {
             let [edges, _] = work
-                .trained(arch, StageLayers::NONE, first, last)
+                .trained(arch, StageLayers::NONE, place.first, place.last)
                 .map(|count| count as f64);
             let replicas = if work.zero > 0 { work.data_group().size } else { 1 };
             bytes + further * edges / replicas as f64
         }
     }
 }
+
+/// Bytes of an element in single precision.
+const FP32_BYTES: f64 = 4.0;
 
 /// Bytes of an element of the state of linear attention, which servers keep in single precision (`mamba_ssm_cache_dtype`).
 const STATE_BYTES: f64 = 4.0;
@@ -478,11 +564,10 @@ fn served_bytes(work: &Workload) -> f64 {
 
 /// Bytes of the 16-bit copies of weights that autocast keeps from the forward pass of a micro-batch to its backward pass: of
 /// all but an embedding that is no head; norms and positions, which are few, are counted too.
-fn cast_weights(arch: &Architecture, work: &Workload, first: bool, last: bool) -> f64 {
-    let stage = StageLayers::of(arch, work);
-    let owned = rank_parameters(arch, Shards::of(work), stage, first, last);
-    let is_head = arch.tied_embeddings && last;
-    let embedding = match first && !is_head {
+fn cast_weights(arch: &Architecture, work: &Workload, place: Stage) -> f64 {
+    let owned = place.parameters(arch, work);
+    let is_head = arch.tied_embeddings && place.last;
+    let embedding = match place.first && !is_head {
         true => rank_vocab(arch, work.tp) * arch.hidden,
         false => 0,
     };
@@ -490,8 +575,8 @@ fn cast_weights(arch: &Architecture, work: &Workload, first: bool, last: bool) -
 }
 
 /// Trained parameters whose states a GPU of this stage holds where `from_stage` of ZeRO shards them.
-fn held_parameters(arch: &Architecture, work: &Workload, first: bool, last: bool, from_stage: u8) -> f64 {
-    let trained = work.trained(arch, StageLayers::of(arch, work), first, last);
+fn held_parameters(arch: &Architecture, work: &Workload, place: Stage, from_stage: u8) -> f64 {
+    let trained = work.trained(arch, place.layers, place.first, place.last);
     held_share(work, trained.map(|count| count as f64), from_stage)
 }
 
@@ -523,9 +608,10 @@ pub struct HostTraffic {
 pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
     let mut traffic = HostTraffic::default();
     if work.offload.optimizer() {
-        let held = held_parameters(arch, work, work.pp == 1, true, 1);
+        let place = Stage::of(arch, work, work.pp - 1);
+        let held = held_parameters(arch, work, place, 1);
         let wide = work.trained_dtype().size() as f64;
-        let states = states(arch, work, work.pp == 1, true);
+        let states = states(arch, work, place);
         traffic.gradients = Bytes::from_bytes(held * wide);
         traffic.weights = Bytes::from_bytes(held * wide);
         traffic.adam = Bytes::from_bytes(2.0 * (states + held * wide));
@@ -534,26 +620,25 @@ pub fn host_traffic(arch: &Architecture, work: &Workload) -> HostTraffic {
     if work.offload.activations() {
         let stage = StageLayers::of(arch, work);
         let working = match work.recompute {
-            Recompute::Full => layer_activations(arch, work, stage, true),
+            Recompute::Full => layer_activations(arch, work, stage, true, false),
             _ => 0.0,
         };
-        let kept = kept_activations(arch, work, stage, 1.0) - working;
+        let kept = kept_activations(arch, work, stage, 1.0, false) - working;
         traffic.activations = Bytes::from_bytes(kept);
-        let in_flight = work.pp.min(work.microbatches) as f64;
-        traffic.kept += Bytes::from_bytes(kept * in_flight);
+        traffic.kept += Bytes::from_bytes(kept * in_flight(work, 0));
     }
     traffic
 }
 
 /// Bytes kept by all layers of a stage for `in_flight` micro-batches.
-fn kept_activations(arch: &Architecture, work: &Workload, stage: StageLayers, in_flight: f64) -> f64 {
+fn kept_activations(arch: &Architecture, work: &Workload, stage: StageLayers, in_flight: f64, eager: bool) -> f64 {
     let scores = matches!(work.recompute, Recompute::None | Recompute::LatentUp);
     let parts = stage.parts(arch).map(|(arch, stage)| {
-        stage.layers as f64 * residual_activations(&arch, work)
-            + stage.attention() as f64 * attention_activations(&arch, work, scores)
+        stage.layers as f64 * residual_activations(&arch, work, eager)
+            + stage.attention() as f64 * attention_activations(&arch, work, scores, eager)
             + stage.linear as f64 * linear_activations(&arch, work)
-            + stage.dense as f64 * mlp_activations(&arch, work, false)
-            + stage.moe as f64 * mlp_activations(&arch, work, true)
+            + stage.dense as f64 * mlp_activations(&arch, work, false, eager)
+            + stage.moe as f64 * mlp_activations(&arch, work, true, eager)
     });
     let mut layers: f64 = parts.sum();
     if work.recompute == Recompute::Operators {
@@ -564,7 +649,7 @@ fn kept_activations(arch: &Architecture, work: &Workload, stage: StageLayers, in
         let recomputing = stage.recomputing(work);
         let kept = layers * (stage.layers - recomputing) as f64 / stage.layers as f64;
         let inputs = (recomputing * input) as f64;
-        return in_flight * (inputs + kept) + layer_activations(arch, work, stage, true);
+        return in_flight * (inputs + kept) + layer_activations(arch, work, stage, true, eager);
     }
     in_flight * layers
 }
@@ -575,12 +660,12 @@ fn layer_input(arch: &Architecture, work: &Workload) -> u64 {
 }
 
 /// Bytes the largest layer of a stage keeps for one micro-batch; `scores` says whether unfused scores are kept.
-fn layer_activations(arch: &Architecture, work: &Workload, stage: StageLayers, scores: bool) -> f64 {
+fn layer_activations(arch: &Architecture, work: &Workload, stage: StageLayers, scores: bool, eager: bool) -> f64 {
     let parts = stage.parts(arch).filter(|(_, stage)| stage.layers > 0);
     let layers = parts.map(|(arch, stage)| {
         let mut mixer: f64 = 0.0;
         if stage.attention() > 0 {
-            mixer = attention_activations(&arch, work, scores);
+            mixer = attention_activations(&arch, work, scores, eager);
         }
         if stage.linear > 0 {
             let linear = linear_activations(&arch, work);
@@ -591,13 +676,13 @@ fn layer_activations(arch: &Architecture, work: &Workload, stage: StageLayers, s
         }
         let mlp = match stage.with_mlp() {
             0 => 0.0,
-            _ => mlp_activations(&arch, work, stage.moe > 0),
+            _ => mlp_activations(&arch, work, stage.moe > 0, eager),
         };
         let block = match arch.mlp_layers {
             Some(_) => mixer.max(mlp),
             None => mixer + mlp,
         };
-        residual_activations(&arch, work) + block
+        residual_activations(&arch, work, eager) + block
     });
     let further = work.rank_tokens() as f64 * arch.further_activations() * saved_bytes(work);
     layers.fold(0.0, f64::max) + further
@@ -638,8 +723,11 @@ fn is_sharded(work: &Workload) -> bool {
 }
 
 /// Copies of the residual stream: every norm keeps its input, every first linear map its own.
-fn residual_activations(arch: &Architecture, work: &Workload) -> f64 {
-    let wide = residual_dtype(work).size() as f64;
+fn residual_activations(arch: &Architecture, work: &Workload, eager: bool) -> f64 {
+    let norm = match eager {
+        true => eager_norm_bytes(arch, work),
+        false => residual_dtype(work).size() as f64,
+    };
     let (norm_inputs, linear_inputs) = match arch.norm.placement {
         NormPlacement::Shared => (1, 1),
         NormPlacement::Pre if arch.parallel_layers => (1, 2),
@@ -649,17 +737,36 @@ fn residual_activations(arch: &Architecture, work: &Workload) -> f64 {
     let kept = [Role::Qkv, Role::MlpUp].map(|role| u64::from(work.keeps_inputs(role)));
     let linear_inputs = match is_pointwise(work) {
         true => 0,
+        // Adapters copy theirs.
+        false if eager && work.has_adapters() => 0,
         false => linear_inputs.min(kept.into_iter().sum()),
     };
     let unfused = work.attention == AttentionKernel::Unfused;
     let masks = if unfused && work.trains() { 2.0 } else { 0.0 };
     work.residual_rows() as f64
         * arch.hidden as f64
-        * (norm_inputs as f64 * wide + linear_inputs as f64 * saved_bytes(work) + masks)
+        * (norm_inputs as f64 * norm + linear_inputs as f64 * saved_bytes(work) + masks)
+}
+
+/// Bytes an element that a norm keeps where it is single operations: its input in fp32, and what its weights multiply where
+/// they are trained.
+fn eager_norm_bytes(arch: &Architecture, work: &Workload) -> f64 {
+    let wide = residual_dtype(work).size() as f64;
+    match arch.norm.kind {
+        NormKind::RmsNorm if !work.has_adapters() => FP32_BYTES + wide,
+        NormKind::RmsNorm | NormKind::UnweightedRmsNorm => FP32_BYTES,
+        NormKind::LayerNorm | NormKind::UnweightedLayerNorm => wide,
+    }
+}
+
+/// Bytes of the inputs that adapters beside these maps copy.
+fn adapter_inputs(arch: &Architecture, work: &Workload, linears: impl Iterator<Item = Linear>) -> f64 {
+    let copies = linears.map(|linear| work.adapters(arch, &linear).count() as u64 * linear.inputs);
+    (work.rank_tokens() * copies.sum::<u64>()) as f64 * work.activation_dtype().size() as f64
 }
 
 /// Inside softmax attention.
-fn attention_activations(arch: &Architecture, work: &Workload, scores: bool) -> f64 {
+fn attention_activations(arch: &Architecture, work: &Workload, scores: bool, eager: bool) -> f64 {
     let tokens = work.rank_tokens() as f64;
     let wide = work.activation_dtype().size() as f64;
     let heads = (arch.heads / work.tp) as f64;
@@ -671,7 +778,12 @@ fn attention_activations(arch: &Architecture, work: &Workload, scores: bool) -> 
         attention += queries + keys + values;
     }
     if arch.norm.qk != QkNorm::None {
-        attention += queries + keys;
+        let copies = if eager {
+            eager_norm_bytes(arch, work) / wide
+        } else {
+            1.0
+        };
+        attention += copies * (queries + keys);
     }
     if arch.output_gate {
         attention += 2.0 * heads * value_dim;
@@ -690,7 +802,11 @@ fn attention_activations(arch: &Architecture, work: &Workload, scores: bool) -> 
         (true, false) => 0.0,
         (false, _) => tokens * heads * 4.0,
     };
-    tokens * attention * wide + of_scores
+    let adapters = match eager {
+        true => adapter_inputs(arch, work, attention_linears(arch, work.tp)),
+        false => 0.0,
+    };
+    tokens * attention * wide + of_scores + adapters
 }
 
 /// Inside linear attention.
@@ -715,15 +831,18 @@ fn flowing_gradients(arch: &Architecture, work: &Workload) -> f64 {
 }
 
 /// Inside an MLP, dense or of experts.
-fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
+fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool, eager: bool) -> f64 {
     let tokens = work.rank_tokens() as f64;
     let (wide, saved) = (work.activation_dtype().size() as f64, saved_bytes(work));
     let recompute = recomputed(work);
     // In units of the width of an activation: what goes into the elementwise function, and what comes out.
     let output = if is_pointwise(work) { 0.0 } else { saved / wide };
+    // Of a gated function eager PyTorch keeps what its gate gives, too; adapters copy what they take.
+    let gate = f64::from(eager && arch.mlp.kind == MlpKind::Swiglu);
+    let output = if eager && work.has_adapters() { 0.0 } else { output };
     let inner_copies = match recompute {
         Recompute::Mlp => 0.0,
-        _ => arch.mlp.kind.up_factor() as f64 + output,
+        _ => arch.mlp.kind.up_factor() as f64 + gate + output,
     };
     let mlp = match arch.moe.filter(|_| moe) {
         None => inner_copies * (arch.mlp.d_ff / work.tp) as f64,
@@ -743,7 +862,11 @@ fn mlp_activations(arch: &Architecture, work: &Workload, moe: bool) -> f64 {
             visits * visit + shared + moe.experts as f64 + norms
         }
     };
-    tokens * mlp * wide
+    let adapters = match eager && !moe {
+        true => adapter_inputs(arch, work, mlp_linears(arch, work.tp).into_iter()),
+        false => 0.0,
+    };
+    tokens * mlp * wide + adapters
 }
 
 /// Bytes of the cache for all sequences of all micro-batches, new tokens included.
@@ -973,6 +1096,100 @@ mod tests {
         // More micro-batches in flight, more activations, up to one per stage.
         assert!(bytes(1, 4, 4) > bytes(1, 4, 1));
         assert_eq!(bytes(1, 4, 8), bytes(1, 4, 4));
+    }
+
+    #[test]
+    fn stages_hold_micro_batches_by_their_rank() {
+        for (vp, microbatches, held) in [
+            (1, 8, [4.0, 3.0, 1.0]),
+            (2, 8, [5.5, 4.5, 2.5]),
+            (2, 4, [4.0, 4.0, 2.5]),
+        ] {
+            let work = Workload {
+                pp: 4,
+                vp,
+                microbatches,
+                ..Workload::train(1, 4096)
+            };
+            assert_eq!([0, 1, 3].map(|rank| in_flight(&work, rank)), held);
+        }
+    }
+
+    /// Llama 3.1 405B on 16,384 H100 without recomputation, gradients sharded (arXiv 2407.21783, table 4 and section 3.3.2).
+    #[test]
+    fn published_layouts_of_405b_fit() {
+        let (arch, h100) = (preset("llama-3.1-405b"), Gpu::find("h100").unwrap());
+        for (seq, cp, dp) in [(8192, 1, 128), (131_072, 16, 8)] {
+            let work = Workload {
+                tp: 8,
+                cp,
+                pp: 16,
+                vp: 8,
+                dp,
+                zero: 2,
+                microbatches: 16,
+                sequence_parallel: true,
+                ..Workload::train(1, seq)
+            };
+            let memory = memory_use(arch, &work).unwrap();
+            assert!(memory.fits(h100), "{memory:?}");
+            // Eight layers and neither embedding nor head.
+            let layer = parameters(arch).non_embedding as f64 / 126.0 / 8.0;
+            assert!(
+                (memory.weights.bytes() / (16.0 * layer) - 1.0).abs() < 1e-3,
+                "{memory:?}"
+            );
+        }
+    }
+
+    /// Llama-2-13B keeps 9.4 GB of 1,304 tokens beside 26.0 GB of weights (Lightning-AI/litgpt, tutorials/resource-tables.md).
+    #[test]
+    fn eager_norms_and_adapters_keep_copies() {
+        let eager = Practice {
+            eager: true,
+            loss: Loss::Fused,
+            ..Practice::default()
+        };
+        let kept = |work: &Workload| {
+            let memory = super::memory_use(preset("llama-2-13b"), work, &eager).unwrap();
+            memory.activations.bytes()
+        };
+        let adapted = Workload {
+            lora: 8,
+            lora_targets: "q,v".parse().unwrap(),
+            ..Workload::train(1, 1304)
+        };
+        // Two norms of 4 bytes, two copied inputs, attention, and of the MLP three inner widths.
+        let (hidden, inner, heads) = (5120.0, 13_824.0, 40.0);
+        let layer = 2.0 * 4.0 * hidden + 2.0 * 2.0 * hidden + 4.0 * 2.0 * hidden + 4.0 * heads + 3.0 * 2.0 * inner;
+        assert_eq!(kept(&adapted), 40.0 * 1304.0 * layer);
+        // Trained norms keep what their weights multiply, the down projection its input.
+        let whole = Workload::train(1, 1304);
+        let layer = 2.0 * 6.0 * hidden + 2.0 * 2.0 * hidden + 4.0 * 2.0 * hidden + 4.0 * heads + 4.0 * 2.0 * inner;
+        assert_eq!(kept(&whole), 40.0 * 1304.0 * layer);
+    }
+
+    /// Defaults of DeepSpeed: buckets of 5e8 elements, 1e9 gathered, fp32 copies of 1e9.
+    #[test]
+    fn buckets_gathered_weights_and_fp32_gradients_take_memory() {
+        let practice = Practice {
+            bucket_elements: 5e8,
+            live_elements: 1e9,
+            update_elements: 1e9,
+            ..Practice::default()
+        };
+        let arch = preset("llama-2-7b");
+        for zero in 0..=3 {
+            let work = Workload {
+                dp: 2,
+                zero,
+                ..Workload::train(1, 2048)
+            };
+            let [with, plain] = [&practice, &Practice::default()]
+                .map(|practice| super::memory_use(arch, &work, practice).unwrap().total().bytes());
+            let least = if zero == 0 { 0.0 } else { 2.0 * 5e8 };
+            assert!((least..=4e9).contains(&(with - plain)), "{zero}: {with} {plain}");
+        }
     }
 
     #[test]

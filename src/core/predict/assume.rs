@@ -90,7 +90,7 @@ pub(super) const fn half_width(caveat: Caveat) -> f64 {
         // A collective of DeepSeek-V3 over two nodes takes 109 to 210 us more than inside one
         // (tenstorrent/tt-inference-server, issue 356).
         Caveat::UnseenNodes => 0.35,
-        // An assumption: a third to three times the time; one published trainer offloads at the rate that is assumed.
+        // An assumption: a third to three times the time; of four published hosts one is outside, at a fifth of the rate.
         Caveat::Offload => 1.10,
     }
 }

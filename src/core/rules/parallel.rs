@@ -49,7 +49,8 @@ pub(super) fn node_size(subject: &Subject) -> Verdict {
         return Verdict::not_applicable("tp 1 splits nothing");
     }
     let [dense, expert, shared] = inner(arch);
-    // Fewer key heads than ranks may be replicated.
+    // Fewer key heads than ranks may be replicated; trainers and servers pad the vocabulary (Megatron-LM
+    // `_vocab_size_with_padding`, vLLM `VocabParallelEmbedding`), which is a rule of its own.
     let kv_heads = if tp.is_multiple_of(arch.kv_heads) {
         0
     } else {
@@ -62,11 +63,10 @@ pub(super) fn node_size(subject: &Subject) -> Verdict {
         dense,
         expert,
         shared,
-        ("vocabulary", arch.vocab),
     ];
     let mut rest = widths.iter().filter(|(_, width)| !width.is_multiple_of(tp));
     let Some(first) = rest.next() else {
-        return Verdict::met(format!("tp {tp} divides heads, hidden, d_ff and vocabulary"));
+        return Verdict::met(format!("tp {tp} divides heads, hidden and d_ff"));
     };
     let names: Vec<_> = std::iter::once(first)
         .chain(rest)

@@ -195,7 +195,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         id: "node-size",
         title: "odd node sizes",
-        demand: "The tensor-parallel ranks divide heads, hidden width, MLP width and vocabulary, also where they are 6 to a node.",
+        demand: "The tensor-parallel ranks divide heads, hidden width and MLP width, also where they are 6 to a node.",
         reason: "What cannot be divided is padded or does not run; powers of two are not divisible by 6.",
         source: "derived; the case study of arXiv 2401.14489 on nodes of six GPUs was not seen",
         kind: Kind::Split,

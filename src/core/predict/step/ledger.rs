@@ -159,9 +159,10 @@ pub(super) struct HostLink {
 /// transformers, peft, PyTorch 2.0).
 const ADAPTED_LAUNCH: Seconds = Seconds::from_micros(38.0);
 
-/// What Adam of several ranks together moves on the CPU of their host: 17 to 20 s a step for 0.84 billion parameters of 28
-/// bytes on each of 8 A800 (DeepSpeed 0.14.2, ZeRO stages 3 and 2, public gist d4cd6a20).
-const SHARED_CPU_ADAM: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(10.2e9);
+/// What Adam of several ranks together moves on the CPU of their host: 10 s a step for 18.2 billion parameters of 28 bytes on a
+/// host of 8 A100 (DeepSpeed 0.14.5, issue 6834). Others are 33 (2 A100, pull request 7474) and 77 GB/s (8 H100, THUDM/slime, issue
+/// 1139); one is 10 (8 A800, public gist d4cd6a20).
+const SHARED_CPU_ADAM: BytesPerSecond = BytesPerSecond::from_bytes_per_sec(51e9);
 
 impl HostLink {
     fn of(context: &Context<'_>) -> Self {
