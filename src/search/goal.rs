@@ -347,8 +347,16 @@ impl Yardstick {
             Objective::TrainTime => {
                 let of_reference = self.of_reference;
                 let tokens = |law: &Law| self.tokens_to_target(law, &shape.size, more, of_reference);
-                let logs = self.fits.iter().map(|(_, law, weight)| weight * tokens(law).ln());
-                logs.sum::<f64>().exp()
+                let logs = self.fits.iter().map(|(_, law, weight)| (tokens(law).ln(), weight));
+                let reached = logs.filter(|(log, _)| log.is_finite());
+                let [sum, weight] =
+                    reached.fold([0.0; 2], |[sum, all], (log, weight)| [sum + weight * log, all + weight]);
+                // By most laws: those by which the loss is out of reach say no number.
+                if weight > 0.5 {
+                    (sum / weight).exp()
+                } else {
+                    f64::INFINITY
+                }
             }
             _ => self.tokens(entry.per_token, entry.serving()),
         };

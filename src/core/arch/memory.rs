@@ -108,9 +108,11 @@ impl Default for Practice {
 }
 
 impl Practice {
-    /// Whether a workload keeps what single operations take: where none of them run again.
+    /// Whether a workload keeps what single operations take: where none of them run again, nor a loss of libraries that bring
+    /// fused norms and activation functions with it (Liger-Kernel, foundation-model-stack/fms-acceleration).
     fn is_eager(&self, work: &Workload) -> bool {
-        self.eager && work.trains() && !is_pointwise(work)
+        let composed = matches!(self.loss(work), Loss::Eager | Loss::Chunked);
+        self.eager && composed && work.trains() && !is_pointwise(work)
     }
 
     /// The loss of a workload.
@@ -1147,7 +1149,7 @@ mod tests {
     fn eager_norms_and_adapters_keep_copies() {
         let eager = Practice {
             eager: true,
-            loss: Loss::Fused,
+            loss: Loss::Eager,
             ..Practice::default()
         };
         let kept = |work: &Workload| {

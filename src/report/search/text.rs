@@ -363,8 +363,15 @@ impl SearchReport {
         let losses = first.map(|outcome| {
             let each = outcome.loss_nats.iter();
             let each = each.map(|(law, nats)| format!("{nats:.3} by {law}"));
+            let what = match outcome.tokens {
+                None if self.request.objective == Objective::TrainTime => {
+                    "By most laws no number of tokens is enough for a model of this size; a larger one reaches the loss with fewer. \
+                     Least loss"
+                }
+                _ => "Loss",
+            };
             format!(
-                "Loss of the first, nats per token, each on the scale of its law's data and tokenizer: {}.\n",
+                "{what} of the first, nats per token, each on the scale of its law's data and tokenizer: {}.\n",
                 joined(", ", each)
             )
         });
