@@ -268,7 +268,7 @@ pub struct PlanRequest {
     #[serde(default)]
     #[schema(default = "auto")]
     pub base_dtype: BaseDtype,
-    /// Number format of cached keys and values.
+    /// Number format of cached keys and values; `auto` is that of the checkpoint, else of the activations.
     #[arg(long, default_value_t)]
     #[serde(default)]
     #[schema(default = "auto")]

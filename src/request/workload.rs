@@ -101,7 +101,7 @@ pub struct WorkloadRequest {
     /// Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps use them.
     #[arg(long)]
     pub autocast: bool,
-    /// Number format of cached keys and values.
+    /// Number format of cached keys and values; `auto` is that of the checkpoint, else of the activations.
     #[arg(long, default_value_t)]
     pub kv_cache_dtype: KvCacheDtype,
     /// Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`, or the steps of EAGLE; 0 for none [default: 0].

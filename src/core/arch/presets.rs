@@ -185,6 +185,9 @@ impl Found {
         Self::known(name).ok_or_else(|| {
             let nearest = Preset::nearest(name).join(", ");
             let mut allowed = format!("a preset, nearest {nearest}, or the path of a config.json or of its folder");
+            if name.contains('/') {
+                allowed += "; no file or folder has this name";
+            }
             if is_count(name) {
                 allowed += &format!("; `search --params {name}` finds a shape of that size");
             }

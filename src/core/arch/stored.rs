@@ -3,7 +3,7 @@
 use super::Architecture;
 use super::layer::Linear;
 use super::step::Role;
-use super::{Recipe, Workload};
+use super::{KvCacheDtype, Recipe, Workload};
 use crate::gpu::Gpu;
 use crate::ops::Dtype;
 
@@ -51,6 +51,8 @@ pub struct Stored {
     pub(super) parts: Vec<Part>,
     /// Of the embedding, where it is packed, too.
     pub(super) embedding: Option<Packing>,
+    /// Whether the checkpoint has scales for keys and values in fp8, which servers then cache in it.
+    pub(super) fp8_cache: bool,
 }
 
 impl Stored {
@@ -139,6 +141,15 @@ impl Architecture {
             return *work;
         };
         let (dtype, recipe) = stored.format(Some(gpu));
-        Workload { dtype, recipe, ..*work }
+        let kv_cache_dtype = match work.kv_cache_dtype {
+            KvCacheDtype::Auto if stored.fp8_cache => KvCacheDtype::Fp8,
+            asked => asked,
+        };
+        Workload {
+            dtype,
+            recipe,
+            kv_cache_dtype,
+            ..*work
+        }
     }
 }

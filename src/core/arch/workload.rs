@@ -180,9 +180,12 @@ named_enum! {
     /// The number format in which a server keeps keys and values.
     #[derive(Default)]
     KvCacheDtype {
-        /// That of the activations.
+        /// As the checkpoint says (modelopt's `kv_cache_quant_algo`, `kv_cache_scheme` of compressed-tensors), else that of the
+        /// activations.
         #[default]
         Auto = "auto",
+        /// That of the activations, whatever the checkpoint says.
+        Bf16 = "bf16",
         /// One byte an element; a decoding step attends in it, a prompt to its own tokens as it computed them.
         Fp8 = "fp8",
     }
@@ -486,7 +489,7 @@ impl Workload {
     /// Format of cached keys and values.
     pub fn cache_dtype(&self) -> Dtype {
         match self.kv_cache_dtype {
-            KvCacheDtype::Auto => self.activation_dtype(),
+            KvCacheDtype::Auto | KvCacheDtype::Bf16 => self.activation_dtype(),
             KvCacheDtype::Fp8 => Dtype::Fp8,
         }
     }

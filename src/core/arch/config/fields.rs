@@ -143,14 +143,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The first of some names of one field that is in the file, before one that is `null`, else the first name.
-    pub fn named<S: AsRef<str>>(&self, keys: &'static [S]) -> &'static str {
-        let says = |key: &&S| self.object.get(key.as_ref()).is_some_and(|value| !value.is_null());
-        let found = keys
-            .iter()
-            .find(says)
-            .or(keys.iter().find(|key| self.has(key.as_ref())));
-        found.unwrap_or(&keys[0]).as_ref()
+    /// The first of some names of one field that is in the file, before one that is `null`, else the first name. Further
+    /// names may say the same.
+    pub fn named<S: AsRef<str>>(&mut self, keys: &'static [S]) -> &'static str {
+        let first = keys[0].as_ref();
+        let keys = || keys.iter().map(AsRef::as_ref);
+        let says = |key: &&str| self.object.get(*key).is_some_and(|value| !value.is_null());
+        let found = keys().find(says).or(keys().find(|key| self.has(key)));
+        let found = found.unwrap_or(first);
+        let value = self.object.get(found);
+        self.known.extend(keys().filter(|key| self.object.get(*key) == value));
+        found
     }
 
     /// An integer with the default that `transformers` documents.

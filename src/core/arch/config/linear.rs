@@ -404,7 +404,8 @@ fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     let (mlps, experts) = (count(Block::Mlp), count(Block::Experts));
     if mlps > 0 && experts > 0 {
         let allowed = "MLP layers or MoE layers, not both";
-        return fields.refuse(pattern_key(fields), allowed);
+        let key = pattern_key(fields);
+        return fields.refuse(key, allowed);
     }
     // The shared experts have a width of their own.
     fields.ignore(&["n_shared_experts"]);
@@ -423,7 +424,7 @@ fn nemotron_h(fields: &mut Fields<'_>, arch: &mut Architecture) -> Result<()> {
     Ok(())
 }
 
-fn pattern_key(fields: &Fields<'_>) -> &'static str {
+fn pattern_key(fields: &mut Fields<'_>) -> &'static str {
     fields.named(&["hybrid_override_pattern", "layers_block_type", "layer_types"])
 }
 

@@ -120,6 +120,7 @@ pub(super) fn read(config: &Value, arch: &Architecture) -> Option<Stored> {
             .filter(|_| quantization.packs_edges)
             .map(|format| format.packing),
         parts,
+        fp8_cache: quantization.fp8_cache,
     })
 }
 
@@ -139,6 +140,8 @@ struct Quantization {
     packs_head: bool,
     /// Whether head and embedding are.
     packs_edges: bool,
+    /// Whether keys and values are cached in fp8.
+    fp8_cache: bool,
 }
 
 impl Quantization {
@@ -148,6 +151,7 @@ impl Quantization {
         let algorithm = word("quant_algo");
         let mut read = Self {
             experts: (word(EXPERT_DTYPE) == "fp4").then_some(MXFP4),
+            fp8_cache: word("kv_cache_quant_algo").eq_ignore_ascii_case("fp8") || is_fp8(config.get("kv_cache_scheme")),
             ..Self::default()
         };
         for key in [
@@ -298,6 +302,12 @@ impl Quantization {
         let default = format.filter(|_| by_default).map(|format| (format, default));
         named.chain(default).filter(|(_, count)| *count > 0).collect()
     }
+}
+
+/// Whether keys and values have a scheme of 8-bit floats.
+fn is_fp8(scheme: Option<&Value>) -> bool {
+    let says = |key: &str| scheme.and_then(|scheme| scheme.get(key));
+    says("num_bits").and_then(Value::as_u64) == Some(8) && says("type").is_some_and(|kind| kind == "float")
 }
 
 /// Whether a layer may have linear maps of a role: experts and the MLPs beside them are in known ones.

@@ -1,7 +1,7 @@
 //! What a config says beyond the shape: the number format of its weights, and parts that no answer counts.
 
 use super::super::stored::Stored;
-use super::super::{Architecture, BaseDtype, Workload};
+use super::super::{Architecture, BaseDtype, KvCacheDtype, Workload};
 use super::fields::Fields;
 use super::quantized::{self, EXPERT_DTYPE};
 use super::table::table;
@@ -248,8 +248,12 @@ impl Stated {
             true => String::new(),
             false => format!("; timed as {}, the nearest", work.linear_dtype()),
         };
+        let cache = match stored.fp8_cache && work.kv_cache_dtype != KvCacheDtype::Bf16 {
+            true => "; keys and values in fp8",
+            false => "",
+        };
         Some(format!(
-            "weights as stored, {name} (`{field}`), with their scales{kept}{timed}{others}"
+            "weights as stored, {name} (`{field}`), with their scales{kept}{timed}{cache}{others}"
         ))
     }
 

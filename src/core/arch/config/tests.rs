@@ -1,7 +1,8 @@
 //! Configs as published read as the preset of the same model, and anything doubtful is refused.
 
-use super::super::{Positions, Practice, Preset, Recipe, Workload, memory_use, parameters};
+use super::super::{KvCacheDtype, Positions, Practice, Preset, Recipe, Workload, memory_use, parameters};
 use super::*;
+use crate::gpu::Gpu;
 use crate::ops::Dtype;
 use serde::Deserialize;
 use serde_json::json;
@@ -739,13 +740,41 @@ fn the_file_of_modelopt_beside_a_config_is_read() {
         crate::error::write_atomically(&folder.path().join(name), text.as_bytes()).unwrap();
     };
     write("config.json", PUBLISHED[2].1);
-    let beside =
-        r#"{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
+    let beside = r#"{"producer": {"name": "modelopt"},
+        "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}"#;
     write("hf_quant_config.json", beside);
     let arch = read_config(folder.path()).unwrap();
     assert_eq!(arch.stated.stored().map(|stored| stored.dtype), Some(Dtype::Fp8));
     let notes = arch.stated.notes(&TRAINING);
     assert!(notes[0].contains("modelopt FP8 (`hf_quant_config.json`)"), "{notes:?}");
+    assert_eq!(served_caches(&arch), [Dtype::Fp8, Dtype::Bf16]);
+}
+
+/// The format of cached keys and values of a server that is asked for none, and for that of the activations.
+fn served_caches(arch: &Architecture) -> [Dtype; 2] {
+    [KvCacheDtype::Auto, KvCacheDtype::Bf16].map(|kv_cache_dtype| {
+        let (dtype, recipe) = arch.stated.stored().unwrap().format(None);
+        let work = Workload {
+            dtype,
+            recipe,
+            kv_cache_dtype,
+            ..Workload::decode(1, 128)
+        };
+        arch.on(&Gpu::find("h100").unwrap(), &work).cache_dtype()
+    })
+}
+
+#[test]
+fn keys_and_values_are_cached_as_the_scheme_of_a_checkpoint_says() {
+    let cached = |scheme: &str| {
+        let config = format!(
+            r#"{{"quant_method":"compressed-tensors","kv_cache_scheme":{scheme},"format":"float-quantized",
+            "config_groups":{{"a":{{"weights":{{"num_bits":8,"type":"float"}}}}}}}}"#
+        );
+        served_caches(&llama_with("quantization_config", &config).unwrap())
+    };
+    assert_eq!(cached("null"), [Dtype::Bf16; 2]);
+    assert_eq!(cached(r#"{"num_bits":8,"type":"float"}"#), [Dtype::Fp8, Dtype::Bf16]);
 }
 
 #[test]
