@@ -109,6 +109,11 @@ impl StepReport {
         table(headings, merged(&self.lines).iter().map(Merged::cells).chain(rest))
     }
 
+    /// Whether the interval spans frameworks, as none was named.
+    fn is_of_any_framework(&self) -> bool {
+        self.framework.assumed && self.workload.trains()
+    }
+
     /// What was asked, how long it takes, and whether it fits.
     fn answer(&self) -> String {
         let trained = self.trained_parameters;
@@ -119,12 +124,14 @@ impl StepReport {
             ("per GPU", String::new())
         };
         let mut lines: Vec<_> = self.notes_on("model").collect();
-        let any = match self.framework.assumed && self.workload.trains() {
-            true => " of any framework; `--framework` names yours",
-            false => "",
-        };
-        let time = time_text(self.time_us, self.low_us, self.high_us);
-        lines.push(("step", time + any));
+        let mut time = time_text(self.time_us, self.low_us, self.high_us);
+        if self.is_of_any_framework() {
+            time += &format!(
+                " of {}, with the interval of any framework; `--framework` names yours",
+                self.framework.name
+            );
+        }
+        lines.push(("step", time));
         if let Some(speculation) = self.speculation {
             let shown = format!(
                 "{}: {} a step, {} of {} drafts being kept; drafting takes {} of the time",
@@ -176,6 +183,7 @@ impl StepReport {
             // The rate of a step that does not run comes second.
             false => drop(lines.splice(..0, [("memory", shown)].into_iter().chain(self.remedies()))),
         }
+        lines.extend(self.notes_on("weights"));
         lines.push(("framework", self.framework.short()));
         format!(
             "{} ({} parameters{trained}) on {}\n{}\n{}",
@@ -189,14 +197,13 @@ impl StepReport {
 
     /// What the time is made of, and what it is based on.
     fn summary(&self) -> String {
-        let mut lines: Vec<_> = self.notes_on("weights").collect();
         let shown = format!(
             "{} (model FLOPs: {}no recomputation; dense peak of {})",
             percent(self.mfu),
             self.convention(),
             self.workload.dtype
         );
-        lines.push(("MFU", shown));
+        let mut lines = vec![("MFU", shown)];
         if self.hfu > EXECUTES_MORE * self.mfu {
             let shown = format!("{} (executed FLOPs, recomputation too)", percent(self.hfu));
             lines.push(("HFU", shown));
@@ -215,8 +222,12 @@ impl StepReport {
         lines.push(("framework", self.framework.text(self.gpus > 1)));
         lines.push(("based on", based_on(&self.basis)));
         lines.push(("tiers", tier_shares_text(self.tier_shares)));
+        let of_one = match self.is_of_any_framework() {
+            true => format!("; of {} alone, whose interval is another", self.framework.name),
+            false => String::new(),
+        };
         let evidence = self.framework.evidence.clone();
-        lines.extend(evidence.map(|evidence| ("runs", evidence)));
+        lines.extend(evidence.map(|evidence| ("runs", evidence + &of_one)));
         lines.extend(SharedWarning::lines(&self.caveats));
         lines.extend(self.notes_on("note"));
         named_lines(&lines)
