@@ -322,12 +322,13 @@ impl Predictor {
                         estimate = self.against_cache(op, estimate, from_cache);
                     }
                     let estimate = match op {
-                        Op::Attention(op)
-                            if !op.has_fused_kernel()
-                                && !kernels.memory.pads_heads(op)
+                        Op::Attention(attention)
+                            if !attention.has_fused_kernel()
+                                && !kernels.memory.pads_heads(attention)
+                                && !self.times_any_head(op, kernels.engine)
                                 && estimate.tier != Tier::Measured =>
                         {
-                            assume::unfused(&self.gpu, op, estimate)
+                            assume::unfused(&self.gpu, attention, estimate)
                         }
                         _ => estimate,
                     };
@@ -343,6 +344,17 @@ impl Predictor {
         engine
             .and_then(|engine| at(&self.of_engines[engine as usize], family, variant))
             .or_else(|| at(&self.answers, family, variant))
+    }
+
+    /// Whether the kernels that answer were timed with heads that no fused kernel takes, so that they take all.
+    fn times_any_head(&self, op: &Op, engine: Option<Engine>) -> bool {
+        let answer = self.answer(engine, Family::of(op), Variant::of(op));
+        let known = answer.map(|answer| &self.models[answer.to(op).model].coverage.head_dims);
+        known.is_some_and(|sizes| {
+            sizes
+                .iter()
+                .any(|&size| !Attention::new(1, 1, 2, size).has_fused_kernel())
+        })
     }
 
     /// Queues the nearest covered shape of an operator.
