@@ -62,6 +62,10 @@ pub fn refuse_files(args: &CalibrateRequest) -> Result<()> {
 
 /// Fits the framework and describes it.
 pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
+    if let Some(name) = args.name.as_deref().filter(|name| name.trim().is_empty()) {
+        let allowed = "a text with a letter or a digit in it";
+        return Err(Error::field(json::PLACE, "name", format!("`{name}`"), allowed));
+    }
     let (mut files, mut objects) = (Vec::new(), Vec::new());
     for runs in &args.runs {
         match runs {
@@ -96,12 +100,15 @@ pub fn run(args: &CalibrateRequest) -> Result<CalibrationReport> {
     let prior = if args.refit { base.clone() } else { departures(&base) };
     let mut fitted = calibrate(&prior, &samples);
     if !args.refit {
-        fitted.name = args.name.clone().unwrap_or_else(|| UNNAMED.to_owned());
+        UNNAMED.clone_into(&mut fitted.name);
         fitted.title = format!("calibrated on {} runs, from {}", samples.len(), base.name);
         fitted.software.clear();
         fitted.aliases.clear();
         // It stays what it is when the built-in one changes.
         fitted.inherits = None;
+    }
+    if let Some(name) = &args.name {
+        fitted.name.clone_from(name);
     }
     let names = files.iter().filter_map(|path| path.file_stem());
     let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();

@@ -1,6 +1,6 @@
 //! The GPU that the environment names, where the command line names none.
 
-use crate::error::Error;
+use crate::error::{Error, FieldError};
 use crate::predict::library;
 use clap::builder::ArgPredicate;
 use clap::parser::ValueSource;
@@ -37,9 +37,10 @@ pub fn used(matches: &ArgMatches) -> Option<String> {
     gpu().filter(|_| is_used)
 }
 
-/// The error of a command; one about the GPU names the variable.
-pub fn explain(error: Error) -> Error {
-    match error.field_error().filter(|at| error.is_usage() && at.field == "gpu") {
+/// The error of a command that took this GPU from the environment; one about its name names the variable.
+pub fn explain(error: Error, gpu: &str) -> Error {
+    let is_of_name = |at: &&FieldError| at.field == "gpu" && at.value.trim_matches('`') == gpu;
+    match error.field_error().filter(|at| error.is_usage() && is_of_name(at)) {
         Some(at) => Error::usage(format!(
             "{GPU_VARIABLE}: `gpu` is {}; allowed: {}",
             at.value, at.allowed

@@ -93,8 +93,8 @@ pub fn code(args: impl IntoIterator<Item = OsString>) -> u8 {
             note(&format!("--gpu {gpu} by {}", environment::GPU_VARIABLE));
         }
         cli.files.check()?;
-        execute(&cli).map_err(|error| match cli.gpu_of_environment {
-            Some(_) => environment::explain(error),
+        execute(&cli).map_err(|error| match &cli.gpu_of_environment {
+            Some(gpu) => environment::explain(error, gpu),
             None => error,
         })
     })
@@ -190,6 +190,8 @@ fn gpus(args: &GpusArgs, view: View) -> Result<String> {
 /// Fits a framework and writes its file, which names it.
 fn calibrate(args: &CalibrateArgs, view: View) -> Result<String> {
     let name = args.out.file_stem().map(|name| name.to_string_lossy().into_owned());
+    // A refit is of the framework that it is of, whatever its file.
+    let name = name.filter(|_| !args.request.refit);
     let report = answer::calibrate::run(&CalibrateRequest {
         name,
         ..args.request.clone()

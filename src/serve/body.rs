@@ -8,6 +8,7 @@ use crate::predict::Predictor;
 use crate::request::json;
 use crate::request::{ArchitectureRequest, TargetRequest, UNNAMED};
 use crate::serve::App;
+use crate::serve::handlers::no_query;
 use crate::serve::limits::Limits;
 use crate::serve::problem::Problem;
 use axum::body::{self, Body};
@@ -32,14 +33,7 @@ pub async fn arrived(request: Request, app: &App) -> Result<body::Bytes, Problem
     let bytes = whole(request.into_body(), &app.limits).await?;
     match is_declared {
         false => Err(Problem::not_declared()),
-        true => match query.as_deref() {
-            None | Some("") => Ok(bytes),
-            Some(query) => Err(Problem::field(
-                "query string",
-                query,
-                "nothing; all keys are in the body",
-            )),
-        },
+        true => no_query(query.as_deref(), "nothing; all keys are in the body").map(|()| bytes),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::serve::problem::{self, Problem};
 use crate::serve::{App, metrics, schema, search};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -41,14 +41,25 @@ pub fn route(question: &'static Question) -> MethodRouter<App> {
         });
     }
     let known = Arc::new(OnceLock::new());
-    get(async move |State(app): State<App>| -> Answered {
-        if known.get().is_none() {
-            let list = question.read(Value::Object(Map::new()), app.predictors.clone())?;
-            let list = list(&unwatched)?.json();
-            let _ = known.set(list);
-        }
-        Ok(json(known.get().cloned().unwrap_or_default()))
-    })
+    get(
+        async move |State(app): State<App>, RawQuery(query): RawQuery| -> Answered {
+            no_query(query.as_deref(), "nothing; the list is whole")?;
+            if known.get().is_none() {
+                let list = question.read(Value::Object(Map::new()), app.predictors.clone())?;
+                let list = list(&unwatched)?.json();
+                let _ = known.set(list);
+            }
+            Ok(json(known.get().cloned().unwrap_or_default()))
+        },
+    )
+}
+
+/// Refuses a query string, since no address reads one.
+pub fn no_query(query: Option<&str>, allowed: &str) -> Result<(), Problem> {
+    match query {
+        None | Some("") => Ok(()),
+        Some(query) => Err(Problem::field("query string", query, allowed)),
+    }
 }
 
 /// The answer to a question with this body.
@@ -121,7 +132,12 @@ fn sent(app: &App, text: String) -> Answered {
         (status = 404, description = "No GPU has this name", body = problem::Document, content_type = "application/problem+json"),
     ),
 )]
-pub async fn gpu(State(app): State<App>, name: Result<Path<String>, PathRejection>) -> Answered {
+pub async fn gpu(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    name: Result<Path<String>, PathRejection>,
+) -> Answered {
+    no_query(query.as_deref(), "nothing; the name of the GPU is in the path")?;
     let Path(name) = name.map_err(|_| Problem::nothing_here())?;
     let gpu = Gpu::find(&name).map_err(|error| Problem::unknown(&error))?;
     let target = TargetRequest {
