@@ -54,6 +54,7 @@ pub use sizes::{ComputeOptimal, SizePoint, Sizes};
 use crate::arch::Architecture;
 use crate::arch::Dimension;
 use crate::arch::Workload;
+use crate::check::findings;
 use crate::error::Error;
 use crate::error::Result;
 use crate::loss::Comparison;
@@ -62,7 +63,6 @@ use crate::predict::Predictor;
 use crate::predict::step::StepEstimate;
 use crate::predict::step::estimate_step;
 use crate::rules::Finding;
-use crate::rules::judge_all;
 use crate::search::anneal::Effort;
 use crate::search::bounds::Quantity;
 use crate::search::goal::{Entry, Outcome, Yardstick};
@@ -503,7 +503,7 @@ impl Judge<'_> {
             None => rank::rank(predictor, space, referee, wanted, request),
             Some(_) => {
                 let best = sorted(wanted, &|one| one.score);
-                rank::by_score(predictor.gpu(), space, referee, &best, request.top)
+                rank::by_score(predictor, space, referee, &best, request.top)
             }
         };
         Ranking {
@@ -553,7 +553,7 @@ impl Judge<'_> {
         let service = self.request.service.as_ref();
         let served = service.map(|service| service.plan(&architecture)).transpose()?;
         Ok(Recommendation {
-            findings: judge_all(&architecture, &workload, self.predictor.gpu()),
+            findings: findings(self.predictor, &architecture, &workload),
             gain: self.gain(cost, &architecture),
             scaled_baseline: self.scaled_baseline(&architecture),
             time_to_equal_loss: self.time_interval(&ranked.candidate, &architecture, &loss),

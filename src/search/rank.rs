@@ -1,11 +1,11 @@
 //! From evaluated shapes to an answer: ties, the nearest published model, the Pareto front.
 
 use crate::arch::{Architecture, Preset, Workload};
-use crate::gpu::Gpu;
+use crate::check::findings;
 use crate::loss::{Comparison, TIED};
 use crate::predict::Predictor;
 use crate::predict::step::{self, Sensitivity};
-use crate::rules::{Finding, judge_all};
+use crate::rules::Finding;
 use crate::search::bounds::{Bounds, WHOLE_HEADS};
 use crate::search::loss::Referee;
 use crate::search::objective::Candidate;
@@ -70,7 +70,7 @@ pub fn rank(
     let published = Published::new(&space.base);
     let place_all = |group: &[Candidate], tie: u64| {
         let placed = group.par_iter().map(|candidate| {
-            let ranked = place(predictor.gpu(), space, &published, candidate, tie);
+            let ranked = place(predictor, space, &published, candidate, tie);
             let loss = referee.compare(&candidate.shape, &ranked.architecture);
             (ranked, loss)
         });
@@ -147,7 +147,7 @@ fn spread(
 
 /// The best shapes by a goal, given best first, without near copies.
 pub fn by_score(
-    gpu: &Gpu,
+    predictor: &Predictor,
     space: &Space,
     referee: &Referee,
     candidates: &[Candidate],
@@ -159,7 +159,7 @@ pub fn by_score(
     let placed: Vec<_> = candidates[..most]
         .par_iter()
         .map(|candidate| {
-            let ranked = place(gpu, space, &published, candidate, 1);
+            let ranked = place(predictor, space, &published, candidate, 1);
             let loss = referee.compare(&candidate.shape, &ranked.architecture);
             (ranked, loss)
         })
@@ -240,9 +240,9 @@ pub fn sensitivity(predictor: &Predictor, arch: &Architecture, workload: &Worklo
     Some(Sensitivity::of(&ledger, framework))
 }
 
-fn place(gpu: &Gpu, space: &Space, published: &Published, candidate: &Candidate, tie: u64) -> Ranked {
+fn place(predictor: &Predictor, space: &Space, published: &Published, candidate: &Candidate, tie: u64) -> Ranked {
     let (architecture, workload) = space.build(&candidate.shape);
-    let findings = judge_all(&architecture, &workload, gpu).into_iter();
+    let findings = findings(predictor, &architecture, &workload).into_iter();
     let is_broken = |finding: &Finding| finding.verdict.is_met() == Some(false);
     Ranked {
         candidate: *candidate,

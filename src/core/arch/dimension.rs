@@ -127,6 +127,11 @@ static ENTRIES: [Entry; Dimension::ALL.len()] = {
 };
 
 impl Dimension {
+    /// Whether it is one of the layout over GPUs.
+    pub fn is_of_layout(self) -> bool {
+        self >= Self::Tp
+    }
+
     /// Every dimension of an architecture, those of its experts too.
     pub fn of_architecture() -> &'static [Self] {
         &Self::ALL[..Self::Batch as usize]

@@ -56,7 +56,8 @@ impl Near<'_> {
             Adjust::NearBatch => return under(arch, workloads::batches(work)),
             Adjust::LargerBatch => return under(arch, workloads::larger_batches(work)),
             Adjust::Seq => return under(arch, workloads::sequences(arch, work)),
-            Adjust::FewerRanks => return under(arch, workloads::fewer_ranks(work)),
+            Adjust::FewerRanks => return self.fewer_ranks(),
+            Adjust::FewerStages => return under(arch, workloads::fewer_stages(arch, work)),
         };
         let shapes = shapes.into_iter();
         shapes.map(|arch| Candidate { arch, work: *work }).collect()
@@ -78,6 +79,19 @@ impl Near<'_> {
     /// Whether a hidden width is worth a look: large units make far multiples.
     fn is_near(&self, hidden: u64) -> bool {
         (1..=2 * self.arch.hidden).contains(&hidden)
+    }
+
+    /// Fewer ranks, also with a vocabulary that they divide, and whole experts.
+    fn fewer_ranks(&self) -> Vec<Candidate> {
+        let works = workloads::fewer_ranks(self.work).into_iter();
+        let works = works.chain(workloads::whole_experts(self.arch, self.work));
+        works
+            .flat_map(|work| {
+                let unit = self.gpu.alignment(work.dtype) * work.tp;
+                let padded = self.with(|arch| arch.vocab = arch.vocab.next_multiple_of(unit));
+                [self.arch.clone(), padded].map(|arch| Candidate { arch, work })
+            })
+            .collect()
     }
 
     fn vocabularies(&self) -> Vec<Architecture> {

@@ -49,6 +49,12 @@ pub(super) fn distance(changes: &[Change]) -> f64 {
         .sum()
 }
 
+/// Whether nothing is changed but the layout and the padding of the vocabulary, which leave the weights as they are.
+pub(super) fn keep_weights(changes: &[Change]) -> bool {
+    let mut names = changes.iter().map(|change| change.dimension);
+    names.all(|name| name == Dimension::Vocab || name.is_of_layout())
+}
+
 fn ratio(change: &Change) -> f64 {
     change.to.max(1) as f64 / change.from.max(1) as f64
 }

@@ -1,8 +1,8 @@
 //! The nearest shape that fixes a broken rule, and the one that fixes most rules at once.
 
-use crate::arch::{Architecture, Workload, parameters};
+use crate::arch::{Architecture, Practice, Workload, parameters};
 use crate::check::candidates::{Candidate, candidates};
-use crate::check::change::{Change, changes, distance, only};
+use crate::check::change::{Change, changes, distance, keep_weights, only};
 use crate::check::compare::Gain;
 use crate::check::{MOST_PARAMETER_CHANGE, Remedy};
 use crate::predict::Predictor;
@@ -43,6 +43,11 @@ pub struct Fix {
 }
 
 impl Fix {
+    /// Whether the layout changes, or padding of the vocabulary, and no weight.
+    pub fn keeps_weights(&self) -> bool {
+        keep_weights(&self.changes)
+    }
+
     fn is_worth_naming(&self) -> bool {
         let left = |gain: Gain| (1.0 - gain.expected) / size(self.parameter_change);
         self.gain.is_none_or(|gain| 1.0 - left(gain) >= WORTH_NAMING)
@@ -66,6 +71,7 @@ pub(super) struct Fixer<'a> {
     work: &'a Workload,
     as_is: Option<&'a StepEstimate>,
     findings: &'a [Finding],
+    practice: Practice,
     parameters: f64,
 }
 
@@ -115,6 +121,7 @@ impl<'a> Fixer<'a> {
             work,
             as_is,
             findings,
+            practice: predictor.practice(work.mode),
             parameters: parameters(arch).total as f64,
         }
     }
@@ -149,8 +156,13 @@ impl<'a> Fixer<'a> {
         if met > 0 && fixes.is_empty() {
             return Some(Remedy::NotFaster { met });
         }
-        // Near stays before far among those that break no advice.
-        fixes.sort_by_key(|fix| !fix.breaks.is_empty());
+        // Near stays before far among those that break no advice; the faster of two equally near ones comes first.
+        let distance = |fix: &Fix| distance(&fix.changes);
+        fixes.sort_by(|a, b| {
+            let rank = |fix: &Fix| (!fix.breaks.is_empty(), !fix.keeps_weights());
+            let rank = rank(a).cmp(&rank(b)).then(distance(a).total_cmp(&distance(b)));
+            rank.then(a.cost().total_cmp(&b.cost()))
+        });
         if fixes.is_empty() {
             let why = if self.as_is.is_none() && finding.rule.kind != Kind::Split {
                 let split = split_rules().map(|rule| rule.id).collect::<Vec<_>>();
@@ -175,18 +187,12 @@ impl<'a> Fixer<'a> {
 
     /// The shape that fixes as many rules as possible without touching the workload.
     pub fn together(&self) -> Option<Fix> {
-        let gpu = self.predictor.gpu();
         let mut current = self.arch.clone();
         let mut broken = count_broken(self.findings);
         // Nothing else can be judged by its GEMMs until the ranks divide them.
         let others = RULES.iter().filter(|rule| rule.kind != Kind::Split);
         for rule in split_rules().chain(others) {
-            let subject = Subject {
-                arch: &current,
-                work: self.work,
-                gpu,
-            };
-            if is_met(rule, &subject) != Some(false) {
+            if is_met(rule, &self.subject(&current, self.work)) != Some(false) {
                 continue;
             }
             let mut refused = Refused::default();
@@ -195,7 +201,7 @@ impl<'a> Fixer<'a> {
                 if near.work != *self.work || !self.is_possible(rule, &near, &mut refused) {
                     continue;
                 }
-                let findings = judge_all(&near.arch, &near.work, gpu);
+                let findings = judge_all(&self.subject(&near.arch, &near.work));
                 if self.is_worse(&findings) {
                     continue;
                 }
@@ -240,18 +246,28 @@ impl<'a> Fixer<'a> {
         (!is_of_speed || fix.is_worth_naming()).then_some(fix)
     }
 
-    /// Candidates for a rule around `arch`, those that change least first.
+    fn subject<'s>(&'s self, arch: &'s Architecture, work: &'s Workload) -> Subject<'s> {
+        Subject {
+            arch,
+            work,
+            gpu: self.predictor.gpu(),
+            practice: &self.practice,
+        }
+    }
+
+    /// Candidates for a rule around `arch`: another layout or a padded vocabulary before another shape, then those that
+    /// change least first.
     fn nearest_first(&self, rule: &Rule, arch: &Architecture) -> Vec<Candidate> {
         let near = candidates(rule, arch, self.work, self.predictor.gpu());
-        let mut ranked: Vec<(f64, Candidate)> = near
-            .into_iter()
-            .map(|near| (distance(&self.changes(&near)), near))
-            .filter(|(distance, _)| *distance > 0.0)
-            .collect();
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let ranked = near.into_iter().map(|near| {
+            let changes = self.changes(&near);
+            (!keep_weights(&changes), distance(&changes), near)
+        });
+        let mut ranked = Vec::from_iter(ranked.filter(|(_, distance, _)| *distance > 0.0));
+        ranked.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
         // Equal shapes are equally far, so they are neighbours.
-        ranked.dedup_by(|a, b| a.1.arch == b.1.arch && a.1.work == b.1.work);
-        ranked.into_iter().map(|(_, near)| near).collect()
+        ranked.dedup_by(|a, b| a.2.arch == b.2.arch && a.2.work == b.2.work);
+        ranked.into_iter().map(|(_, _, near)| near).collect()
     }
 
     fn changes(&self, near: &Candidate) -> Vec<Change> {
@@ -261,11 +277,8 @@ impl<'a> Fixer<'a> {
     /// Whether the shape exists, keeps parameters and memory, and meets the rule.
     fn is_possible(&self, rule: &Rule, near: &Candidate, refused: &mut Refused) -> bool {
         let gpu = self.predictor.gpu();
-        let subject = Subject {
-            arch: &near.arch,
-            work: &near.work,
-            gpu,
-        };
+        let subject = self.subject(&near.arch, &near.work);
+        let is_on_fewer = near.work.tp * near.work.pp < self.work.tp * self.work.pp;
         // Key/value heads that the ranks divide stay so.
         let splits = |arch: &Architecture| arch.kv_heads.is_multiple_of(self.work.tp);
         let reason = if near.arch.validate().is_err()
@@ -277,7 +290,7 @@ impl<'a> Fixer<'a> {
             &mut refused.parameters
         } else if is_met(rule, &subject) != Some(true) {
             &mut refused.unmet
-        } else if (self.must_fit() || near.work.tp < self.work.tp)
+        } else if (self.must_fit() || is_on_fewer)
             && !self
                 .predictor
                 .memory_use(&near.arch, &near.work)
@@ -309,7 +322,7 @@ impl<'a> Fixer<'a> {
 
     /// Broken rules that the shape meets and advice that it breaks; `None` if it breaks a hard rule that was met.
     fn effect(&self, near: &Candidate) -> Option<(Vec<&'static Rule>, Vec<&'static Rule>)> {
-        let findings = judge_all(&near.arch, &near.work, self.predictor.gpu());
+        let findings = judge_all(&self.subject(&near.arch, &near.work));
         if self.is_worse(&findings) {
             return None;
         }

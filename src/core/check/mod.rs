@@ -27,7 +27,7 @@ use crate::check::fix::Fixer;
 use crate::error::{Error, Result};
 use crate::predict::Predictor;
 use crate::predict::step::{StepEstimate, estimate_step};
-use crate::rules::{Finding, Rule, Severity, judge_all};
+use crate::rules::{Finding, Rule, Severity, Subject, judge_all};
 
 /// Everything that the rules and the predictor say of one shape.
 #[derive(Debug)]
@@ -90,6 +90,16 @@ impl Check {
     }
 }
 
+/// What every rule says of a shape under the framework of the predictor.
+pub fn findings(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Vec<Finding> {
+    judge_all(&Subject {
+        arch,
+        work,
+        gpu: predictor.gpu(),
+        practice: &predictor.practice(work.mode),
+    })
+}
+
 /// Judges `arch` under `work` by every rule, with the predicted cost and the fix of each broken one.
 ///
 /// Fails where architecture or workload is impossible; a tensor-parallel split that does not run is a finding.
@@ -114,12 +124,14 @@ pub fn check(predictor: &Predictor, arch: &Architecture, work: &Workload) -> Res
     arch.validate()?;
     let unsplit = Workload {
         tp: 1,
+        // Experts may be spread over the tensor-parallel ranks.
+        dp: if work.ep > 1 { work.dp * work.tp } else { work.dp },
         sequence_parallel: false,
         ..*work
     };
     unsplit.validate(arch)?;
     let as_is = estimate_step(predictor, arch, work);
-    let findings = judge_all(arch, work, predictor.gpu());
+    let findings = findings(predictor, arch, work);
     let fixer = Fixer::new(predictor, arch, work, as_is.as_ref().ok(), &findings);
     let mut remedies: Vec<_> = findings.iter().map(|finding| fixer.remedy(finding)).collect();
     let together = fixer.together();

@@ -47,6 +47,23 @@ pub(super) fn fewer_ranks(work: &Workload) -> Vec<Workload> {
     fewer.into_iter().map(|tp| Workload { tp, ..*work }).collect()
 }
 
+/// Experts that are whole on the tensor-parallel ranks, on as many GPUs.
+pub(super) fn whole_experts(arch: &Architecture, work: &Workload) -> Option<Workload> {
+    let ep = work.ep * work.expert_ranks();
+    let experts = arch.moe.map_or(0, |moe| moe.experts);
+    (ep > work.ep && experts > 0 && experts.is_multiple_of(ep)).then_some(Workload {
+        ep,
+        expert_tp: 1,
+        ..*work
+    })
+}
+
+/// Fewer pipeline stages, each with as many layers.
+pub(super) fn fewer_stages(arch: &Architecture, work: &Workload) -> Vec<Workload> {
+    let fewer = (1..work.pp.min(arch.layers)).filter(|fewer| arch.layers.is_multiple_of(*fewer));
+    fewer.map(|pp| Workload { pp, ..*work }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

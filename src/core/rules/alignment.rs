@@ -1,6 +1,6 @@
 //! Rules on the widths of the linear maps and of the output head.
 
-use crate::arch::{Architecture, MlpKind};
+use crate::arch::{Architecture, MlpKind, Workload};
 use crate::rules::operator::LOAD_BYTES;
 use crate::rules::{Severity, Subject, Verdict, factors};
 
@@ -20,7 +20,12 @@ pub(super) fn aligned(subject: &Subject, what: &str, width: u64, wanted: u64) ->
 
 /// Judges `width / tp`, which must be whole before it can be aligned.
 fn shard(subject: &Subject, what: &str, width: u64) -> Verdict {
-    let (tp, wanted) = (subject.work.tp, subject.alignment());
+    share(subject, what, width, subject.work.tp)
+}
+
+/// The same of a width that so many ranks share.
+fn share(subject: &Subject, what: &str, width: u64, tp: u64) -> Verdict {
+    let wanted = subject.alignment();
     if !width.is_multiple_of(tp) {
         let wanted = format!("a multiple of {}", tp * wanted);
         let detail = format!("tp {tp} does not divide {what} {width}");
@@ -95,21 +100,18 @@ pub(super) fn swiglu_width(subject: &Subject) -> Verdict {
 }
 
 fn inner_widths(subject: &Subject) -> Verdict {
-    let widths = inner(subject.arch);
-    worst(
-        widths
-            .into_iter()
-            .filter(|(_, width)| *width > 0)
-            .map(|(what, width)| shard(subject, what, width)),
-    )
+    let widths = inner(subject.arch, subject.work).into_iter();
+    let widths = widths.filter(|(_, width, _)| *width > 0);
+    worst(widths.map(|(what, width, ranks)| share(subject, what, width, ranks)))
 }
 
-/// The inner widths of the MLPs that exist, 0 for those that do not.
-pub(super) fn inner(arch: &Architecture) -> [(&'static str, u64); 3] {
+/// The inner widths of the MLPs that exist, 0 for those that do not, and the ranks that share each.
+pub(super) fn inner(arch: &Architecture, work: &Workload) -> [(&'static str, u64, u64); 3] {
     let dense = arch.layers > arch.moe_layers();
+    let tp = work.tp;
     [
-        ("d_ff", if dense { arch.mlp.d_ff } else { 0 }),
-        ("expert d_ff", arch.moe.map_or(0, |moe| moe.d_ff)),
-        ("shared expert d_ff", arch.moe.map_or(0, |moe| moe.shared_d_ff)),
+        ("d_ff", if dense { arch.mlp.d_ff } else { 0 }, tp),
+        ("expert d_ff", arch.moe.map_or(0, |moe| moe.d_ff), work.expert_ranks()),
+        ("shared expert d_ff", arch.moe.map_or(0, |moe| moe.shared_d_ff), tp),
     ]
 }

@@ -1,6 +1,6 @@
 //! Rules on how well the GEMMs fill the GPU: tokens, micro-batch, tiles, waves, depth.
 
-use crate::arch::{Mode, Phase, Practice, Role, Workload, lower, memory_use};
+use crate::arch::{Mode, Phase, Role, Workload, lower};
 use crate::gpu::Gpu;
 use crate::ops::{Gemm, Op};
 use crate::rules::alignment::aligned;
@@ -148,13 +148,10 @@ pub(super) fn micro_batch(subject: &Subject) -> Verdict {
         batch: work.batch * 2,
         ..*work
     };
-    let fits = |work: &Workload| {
-        memory_use(subject.arch, work, &Practice::default()).is_ok_and(|memory| memory.fits(subject.gpu))
-    };
-    if !fits(work) {
+    if !subject.holds(work) {
         return Verdict::not_applicable("the model does not fit the memory");
     }
-    if !fits(&doubled) {
+    if !subject.holds(&doubled) {
         return Verdict::met(format!("batch {}; batch {} does not fit", work.batch, doubled.batch));
     }
     let fewest = forward_gemms(subject)

@@ -20,7 +20,7 @@ pub use attention::{FLASH_SIZES, fused_head};
 pub use operator::{LOAD_BYTES, OperatorFinding, judge_operator};
 pub use table::RULES;
 
-use crate::arch::{Architecture, Workload};
+use crate::arch::{Architecture, Practice, Workload, memory_use};
 use crate::gpu::Gpu;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -86,8 +86,10 @@ pub enum Adjust {
     LargerBatch,
     /// Near sequence lengths.
     Seq,
-    /// Fewer tensor-parallel ranks.
+    /// Fewer tensor-parallel ranks, the vocabulary padded for them, or whole experts on them.
     FewerRanks,
+    /// Fewer pipeline stages.
+    FewerStages,
 }
 
 /// What is judged.
@@ -99,6 +101,8 @@ pub struct Subject<'a> {
     pub work: &'a Workload,
     /// On which GPU.
     pub gpu: &'a Gpu,
+    /// How the framework keeps memory.
+    pub practice: &'a Practice,
 }
 
 named_enum! {
@@ -226,19 +230,22 @@ pub fn is_met(rule: &Rule, subject: &Subject) -> Option<bool> {
     rule.judge(subject).is_met()
 }
 
-/// What every rule says, in the order of [`RULES`]; `arch` must be valid, `work` may ask for a split that it does not allow.
-pub fn judge_all(arch: &Architecture, work: &Workload, gpu: &Gpu) -> Vec<Finding> {
-    let subject = Subject { arch, work, gpu };
-    RULES
-        .iter()
-        .map(|rule| Finding {
-            rule,
-            verdict: rule.judge(&subject),
-        })
-        .collect()
+/// What every rule says, in the order of [`RULES`]; the architecture must be valid, the workload may ask for a split that
+/// it does not allow.
+pub fn judge_all(subject: &Subject) -> Vec<Finding> {
+    let judged = RULES.iter().map(|rule| Finding {
+        rule,
+        verdict: rule.judge(subject),
+    });
+    judged.collect()
 }
 
 impl Subject<'_> {
+    /// Whether the architecture under another workload fits the memory.
+    fn holds(&self, work: &Workload) -> bool {
+        memory_use(self.arch, work, self.practice).is_ok_and(|memory| memory.fits(self.gpu))
+    }
+
     /// Elements that the sides of the linear maps should be a multiple of.
     fn alignment(&self) -> u64 {
         self.gpu.alignment(self.work.dtype)

@@ -1,6 +1,6 @@
 //! Rules on how a model is split over GPUs.
 
-use crate::arch::{Practice, Workload, memory_use};
+use crate::arch::Workload;
 use crate::rules::alignment::inner;
 use crate::rules::{Severity, Subject, Verdict};
 
@@ -10,11 +10,10 @@ pub(super) fn tensor_parallel(subject: &Subject) -> Verdict {
         return Verdict::met("tp 1");
     }
     let fits = |tp: &u64| {
-        let work = Workload {
+        subject.holds(&Workload {
             tp: *tp,
             ..*subject.work
-        };
-        memory_use(subject.arch, &work, &Practice::default()).is_ok_and(|memory| memory.fits(subject.gpu))
+        })
     };
     let fewer = (1..=tp / 2).filter(|fewer| tp.is_multiple_of(*fewer));
     match fewer.into_iter().find(fits) {
@@ -48,7 +47,7 @@ pub(super) fn node_size(subject: &Subject) -> Verdict {
     if tp == 1 {
         return Verdict::not_applicable("tp 1 splits nothing");
     }
-    let [dense, expert, shared] = inner(arch);
+    let [dense, expert, shared] = inner(arch, subject.work);
     // Fewer key heads than ranks may be replicated; trainers and servers pad the vocabulary (Megatron-LM
     // `_vocab_size_with_padding`, vLLM `VocabParallelEmbedding`), which is a rule of its own.
     let kv_heads = if tp.is_multiple_of(arch.kv_heads) {
@@ -57,20 +56,20 @@ pub(super) fn node_size(subject: &Subject) -> Verdict {
         arch.kv_heads
     };
     let widths = [
-        ("heads", arch.heads),
-        ("key/value heads", kv_heads),
-        ("hidden", arch.hidden),
+        ("heads", arch.heads, tp),
+        ("key/value heads", kv_heads, tp),
+        ("hidden", arch.hidden, tp),
         dense,
         expert,
         shared,
     ];
-    let mut rest = widths.iter().filter(|(_, width)| !width.is_multiple_of(tp));
+    let mut rest = widths.iter().filter(|(_, width, ranks)| !width.is_multiple_of(*ranks));
     let Some(first) = rest.next() else {
         return Verdict::met(format!("tp {tp} divides heads, hidden and d_ff"));
     };
     let names: Vec<_> = std::iter::once(first)
         .chain(rest)
-        .map(|(name, width)| format!("{name} {width}"))
+        .map(|(name, width, _)| format!("{name} {width}"))
         .collect();
     let detail = format!("tp {tp} does not divide {}", names.join(", "));
     let wanted = format!("multiples of {tp}");

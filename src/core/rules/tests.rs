@@ -10,7 +10,13 @@ fn preset(name: &str) -> Architecture {
 
 fn verdict(rule: &str, arch: &Architecture, work: &Workload, gpu: &str) -> Verdict {
     let gpu = Gpu::find(gpu).unwrap();
-    Rule::find(rule).unwrap().judge(&Subject { arch, work, gpu })
+    let practice = &Practice::default();
+    Rule::find(rule).unwrap().judge(&Subject {
+        arch,
+        work,
+        gpu,
+        practice,
+    })
 }
 
 fn met(rule: &str, arch: &Architecture, work: &Workload, gpu: &str) -> Option<bool> {
@@ -262,7 +268,12 @@ fn every_rule_is_met_by_one_shape_and_broken_by_another() {
 #[test]
 fn a_split_that_does_not_run_is_still_judged() {
     let llama = preset("llama-3-8b");
-    let findings = judge_all(&llama, &split(6, 1), Gpu::find("h200").unwrap());
+    let findings = judge_all(&Subject {
+        arch: &llama,
+        work: &split(6, 1),
+        gpu: Gpu::find("h200").unwrap(),
+        practice: &Practice::default(),
+    });
     let node = findings.iter().find(|finding| finding.rule.id == "node-size");
     let detail = &node.unwrap().verdict.detail;
     assert!(detail.contains("heads 32") && detail.contains("d_ff 14336"), "{detail}");

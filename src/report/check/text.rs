@@ -22,17 +22,19 @@ impl Report for CheckReport {
     const LISTS: &'static [&'static str] = &["rules"];
 
     fn page(&self) -> String {
-        let mut text = format!("{}\n{}", self.heading(), self.verdicts());
-        if let Some(together) = &self.together {
-            text.push_str("\nAll that one shape can fix, the workload unchanged:\n");
-            text.push_str(&self.proposal(together));
-            text.push_str(&lines(&[("fixes", together.fixes.join(", "))]));
+        let together = self.together.iter().map(|together| {
+            let text = "\nAll that one shape can fix, the workload unchanged:\n";
+            text.to_owned() + &self.proposal(together) + &lines(&[("fixes", together.fixes.join(", "))])
+        });
+        let rules = self.rules.iter().filter(|rule| rule.verdict.severity.is_some());
+        let rules = rules.map(|rule| format!("\n{}", self.paragraph(rule)));
+        let mut parts = vec![format!("{}\n{}", self.heading(), self.verdicts())];
+        // Another layout comes before another shape.
+        match self.rules.iter().filter_map(|rule| rule.fix.as_ref()).any(is_of_layout) {
+            true => parts.extend(rules.chain(together)),
+            false => parts.extend(together.chain(rules)),
         }
-        for rule in self.rules.iter().filter(|rule| rule.verdict.severity.is_some()) {
-            text.push('\n');
-            text.push_str(&self.paragraph(rule));
-        }
-        text
+        parts.concat()
     }
 }
 
@@ -130,7 +132,7 @@ impl CheckReport {
     /// What a gain means, and for what where a step is not the same work.
     fn outcome(&self, fix: &FixKeys, gain: &Gain) -> String {
         let (now, then) = (&self.workload, &fix.workload);
-        let alike = (now.batch, now.seq, now.tp) == (then.batch, then.seq, then.tp);
+        let alike = (now.batch, now.seq, now.tp, now.pp) == (then.batch, then.seq, then.tp, then.pp);
         let word = match (alike, gain.expected < 0.0) {
             (true, false) => "less time",
             (true, true) => "more time",
@@ -154,6 +156,10 @@ impl CheckReport {
             signed(gain.high)
         )
     }
+}
+
+fn is_of_layout(fix: &FixKeys) -> bool {
+    fix.changes.iter().any(|change| change.dimension.is_of_layout())
 }
 
 /// How many rules are broken, and how many more without a gain.
