@@ -302,6 +302,37 @@ fn a_server_runs_routed_experts_in_one_layer_that_all_ranks_share() {
     assert_eq!(gemms(&step, Role::ExpertsLatentDown)[0].1, [512, 1024, 4096, 1]);
 }
 
+/// Above 8 ranks with tokens of their own, kernels see what a rank receives: 64 tokens of each rank, whatever the number of ranks,
+/// are 512 for the 8 of a group.
+#[test]
+fn many_expert_parallel_ranks_are_groups_that_share_the_experts() {
+    let asked = |tp: u64, ep: u64| {
+        let work = Workload {
+            tp,
+            ep,
+            expert_tp: 1,
+            dp: ep / tp,
+            ..Workload::decode(64, 1024)
+        };
+        let step = lower(&preset("deepseek-v3"), &work).unwrap();
+        let [
+            Item {
+                op: Op::Experts(op), ..
+            },
+        ] = items(&step, Role::Experts)[..]
+        else {
+            panic!("no experts")
+        };
+        (op.tokens, op.experts, op.expert_shards)
+    };
+    assert_eq!(asked(1, 8), (512, 256, 8));
+    assert_eq!(asked(1, 16), (512, 128, 8));
+    assert_eq!(asked(1, 256), (512, 8, 8));
+    // Fewer ranks than a group has, and ranks that share their tokens, sort them all.
+    assert_eq!(asked(1, 4), (256, 256, 4));
+    assert_eq!(asked(16, 16), (64, 256, 16));
+}
+
 /// GLM-5.2: 21 of 78 layers have an index, each with a key of 132 bytes a token beside a latent of 576 elements.
 #[test]
 fn layers_with_and_without_an_index_are_modules_of_their_own() {
