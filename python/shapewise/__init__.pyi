@@ -1035,7 +1035,7 @@ class _Workload(Record):
     gradient_dtype: Literal["auto", "fp32", "bf16"] | None
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None
     autocast: bool | None
-    kv_cache_dtype: Literal["auto", "fp8"] | None
+    kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None
     speculate: int | None
     draft: Literal["mtp", "eagle", "ngram"] | None
     acceptance: float | None
@@ -1397,7 +1397,7 @@ class Model:
         gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
-        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
         speculate: int | None = None,
         draft: Literal["mtp", "eagle", "ngram"] | None = None,
         acceptance: float | None = None,
@@ -1462,7 +1462,8 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
-        kv_cache_dtype: Number format of cached keys and values.
+        kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+            of the activations.
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -1532,7 +1533,7 @@ class Model:
         gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
-        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
         speculate: int | None = None,
         draft: Literal["mtp", "eagle", "ngram"] | None = None,
         acceptance: float | None = None,
@@ -1594,7 +1595,8 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
-        kv_cache_dtype: Number format of cached keys and values.
+        kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+            of the activations.
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -1664,7 +1666,7 @@ class Model:
         gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
-        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
         speculate: int | str | None = None,
         draft: Literal["mtp", "eagle", "ngram"] | None = None,
         acceptance: float | None = None,
@@ -1726,7 +1728,8 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
-        kv_cache_dtype: Number format of cached keys and values.
+        kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+            of the activations.
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -1785,7 +1788,7 @@ class Model:
         lora: int | None = None,
         lora_targets: str | None = None,
         base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
-        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
         speculate: int | None = None,
         draft: Literal["mtp", "eagle", "ngram"] | None = None,
         acceptance: float | None = None,
@@ -1849,7 +1852,8 @@ class Model:
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
-        kv_cache_dtype: Number format of cached keys and values.
+        kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+            of the activations.
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -1919,7 +1923,7 @@ class Model:
         lora: int | None = None,
         lora_targets: str | None = None,
         base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
-        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
         speculate: int | None = None,
         draft: Literal["mtp", "eagle", "ngram"] | None = None,
         acceptance: float | None = None,
@@ -1983,7 +1987,8 @@ class Model:
             (PEFT's `target_modules`).
         base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
             bitsandbytes, int4 as GPTQ and AWQ store them.
-        kv_cache_dtype: Number format of cached keys and values.
+        kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+            of the activations.
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -2104,7 +2109,7 @@ class Model:
         gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
         loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
         autocast: bool | None = None,
-        kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+        kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
         speculate: int | None = None,
         draft: Literal["mtp", "eagle", "ngram"] | None = None,
         acceptance: float | None = None,
@@ -2234,7 +2239,8 @@ class Model:
         loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
         autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
             use them.
-        kv_cache_dtype: Number format of cached keys and values.
+        kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+            of the activations.
         speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
             or the steps of EAGLE; 0 for none [default: 0].
         draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -2345,7 +2351,7 @@ def search(
     gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
-    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
     speculate: int | None = None,
     draft: Literal["mtp", "eagle", "ngram"] | None = None,
     acceptance: float | None = None,
@@ -2478,7 +2484,8 @@ def search(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
-    kv_cache_dtype: Number format of cached keys and values.
+    kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+        of the activations.
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -2547,7 +2554,7 @@ def search_from(
     gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
-    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
     speculate: int | None = None,
     draft: Literal["mtp", "eagle", "ngram"] | None = None,
     acceptance: float | None = None,
@@ -2614,7 +2621,8 @@ def search_from(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
-    kv_cache_dtype: Number format of cached keys and values.
+    kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+        of the activations.
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -2685,7 +2693,7 @@ def check(
     gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
-    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
     speculate: int | None = None,
     draft: Literal["mtp", "eagle", "ngram"] | None = None,
     acceptance: float | None = None,
@@ -2747,7 +2755,8 @@ def check(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
-    kv_cache_dtype: Number format of cached keys and values.
+    kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+        of the activations.
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -2807,7 +2816,7 @@ def plan(
     lora: int | None = None,
     lora_targets: str | None = None,
     base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
-    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
     speculate: int | None = None,
     draft: Literal["mtp", "eagle", "ngram"] | None = None,
     acceptance: float | None = None,
@@ -2871,7 +2880,8 @@ def plan(
         (PEFT's `target_modules`).
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
-    kv_cache_dtype: Number format of cached keys and values.
+    kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+        of the activations.
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -2942,7 +2952,7 @@ def compare(
     lora: int | None = None,
     lora_targets: str | None = None,
     base_dtype: Literal["auto", "nf4", "nf4-double", "int4", "int8", "fp8"] | None = None,
-    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
     speculate: int | None = None,
     draft: Literal["mtp", "eagle", "ngram"] | None = None,
     acceptance: float | None = None,
@@ -3007,7 +3017,8 @@ def compare(
         (PEFT's `target_modules`).
     base_dtype: Number format of the frozen weights below adapters (QLoRA): nf4 and int8 as
         bitsandbytes, int4 as GPTQ and AWQ store them.
-    kv_cache_dtype: Number format of cached keys and values.
+    kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+        of the activations.
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the
@@ -3200,7 +3211,7 @@ def sweep(
     gradient_dtype: Literal["auto", "fp32", "bf16"] | None = None,
     loss: Literal["auto", "eager", "compiled", "triton", "chunked", "fused"] | None = None,
     autocast: bool | None = None,
-    kv_cache_dtype: Literal["auto", "fp8"] | None = None,
+    kv_cache_dtype: Literal["auto", "bf16", "fp8"] | None = None,
     speculate: int | str | None = None,
     draft: Literal["mtp", "eagle", "ngram"] | None = None,
     acceptance: float | None = None,
@@ -3262,7 +3273,8 @@ def sweep(
     loss: How the loss is computed; `auto` is as the framework does. It changes memory, not time.
     autocast: Train as `torch.autocast` does: fp32 weights, which are cast where 16-bit linear maps
         use them.
-    kv_cache_dtype: Number format of cached keys and values.
+    kv_cache_dtype: Number format of cached keys and values; `auto` is that of the checkpoint, else
+        of the activations.
     speculate: Draft tokens of a sequence that one decoding step verifies: `num_speculative_tokens`,
         or the steps of EAGLE; 0 for none [default: 0].
     draft: What drafts tokens: an MTP layer of the model, a dense layer of EAGLE, or matches in the

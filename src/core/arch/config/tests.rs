@@ -760,7 +760,7 @@ fn served_caches(arch: &Architecture) -> [Dtype; 2] {
             kv_cache_dtype,
             ..Workload::decode(1, 128)
         };
-        arch.on(&Gpu::find("h100").unwrap(), &work).cache_dtype()
+        arch.on(Gpu::find("h100").unwrap(), &work).cache_dtype()
     })
 }
 
